@@ -1,0 +1,51 @@
+"""The user's own cluster: whatever the kubeconfig's current context is. Nothing is started, stopped or loaded there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cluster.build import ensure_programs
+from cluster.errors import ClusterError
+
+
+class Current:
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        named = environment.get("KUBECONFIG", "")
+        if ":" in named:
+            raise ClusterError("`KUBECONFIG` must name one file here, not a list of them.")
+        self._kubeconfig = Path(named) if named else Path.home() / ".kube" / "config"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self._kubeconfig
+
+    @property
+    def kubectl(self) -> Path:
+        installed = shutil.which("kubectl")
+        return Path(installed) if installed else ensure_programs(["kubectl"])["kubectl"]
+
+    def up(self, *, dns: bool = True) -> None:
+        answer = self._ask("get", "--raw", "/readyz")
+        if answer.returncode != 0:
+            raise ClusterError(f"The cluster of {self._kubeconfig} does not answer: {answer.stderr.strip()}")
+
+    def down(self) -> None:
+        print("The cluster is yours: nothing was started here, so nothing is stopped.")
+
+    def status(self) -> str:
+        context = self._ask("config", "current-context").stdout.strip()
+        ready = self._ask("get", "--raw", "/readyz").returncode == 0
+        return f"current: context {context!r}, API server {'ready' if ready else 'NOT ready'}"
+
+    def load(self, archives: Sequence[Path]) -> None:
+        """Images cannot be put onto the nodes of a foreign cluster; the archives are for the user to push."""
+        names = ", ".join(str(archive) for archive in archives)
+        print(f"Make sure that this cluster's nodes have the images of {names}: they are not loaded for you.")
+
+    def _ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.kubectl, f"--kubeconfig={self._kubeconfig}", *arguments], capture_output=True, text=True
+        )

@@ -1,0 +1,359 @@
+"""The native provider: a control plane of real programs on this machine, nodes in namespaces, or kwok's pretended nodes.
+
+All state is in one folder of the machine, not of the clone: whichever clone of the project calls, it finds the cluster that is there,
+and uses it if it is of the same making, or replaces it if not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster import control_plane, images, network, node
+from cluster.build import PROJECT, cache_folder, ensure_programs, kwok_stages, program_path
+from cluster.control_plane import ControlPlane
+from cluster.debian import ensure_packages
+from cluster.errors import ClusterError
+from cluster.node import Node, make_cgroups, remove_cgroups
+from cluster.process import Register, last_words, start, stop
+from cluster.versions import CONTROL_PLANE, GO_MODULES, NODE
+
+STATE = Path("/var/lib/taskyard-cluster")
+LOCK = Path("/run/lock/taskyard-cluster")
+PACKAGES = ("containerd", "runc", "containernetworking-plugins", "nftables", "iptables", "conntrack", "tini", "iproute2")
+SOURCES = ("control_plane.py", "native.py", "network.py", "node.py", "node.sh", "pki.py")
+MANIFESTS = Path(__file__).parent / "manifests"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many nodes, and of which kind."""
+
+    nodes: int
+    pretended: int
+
+
+def fingerprint() -> str:
+    """Equal for clones that make the same cluster."""
+    here = Path(__file__).parent
+    files = [*(here / name for name in SOURCES), GO_MODULES / "kubernetes" / "go.mod"]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+class Native:
+    """One cluster: `real` with nodes that run containers, or `kwok` with nodes that pretend to."""
+
+    def __init__(self, name: str = "real", shape: Shape | None = None) -> None:
+        self.name = name
+        self.folder = STATE / name
+        self._register = Register(self.folder / "processes")
+        address = network.CONTROL_PLANE if name == "real" else network.KWOK_CONTROL_PLANE
+        self._plane = ControlPlane(self.folder, address)
+        self._asked = shape
+
+    # What the other providers offer too.
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self._plane.kubeconfig
+
+    @property
+    def kubectl(self) -> Path:
+        return program_path("kubectl")
+
+    def up(self, *, dns: bool = True) -> None:
+        """Brings up what is not up. Does nothing, fast, when all is."""
+        self._require_root()
+        programs = self._ensure_parts()
+        with self._alone():
+            wanted = self._wanted_shape()
+            self._remove_if_foreign(wanted)
+            comes_back = (self.folder / "etcd").exists()
+            self._establish(wanted)
+            try:
+                self._start(programs)
+            except ClusterError as error:
+                if not comes_back:
+                    raise
+                print(f"The cluster does not come back with its data ({error}): starting afresh.", file=sys.stderr)
+                self._remove()
+                self._establish(wanted)
+                self._start(programs)
+            if dns and self._shape().nodes:
+                self._start_dns()
+
+    def down(self) -> None:
+        self._require_root()
+        with self._alone():
+            self._remove()
+
+    def status(self) -> str:
+        if not self.folder.exists():
+            return f"{self.name}: down"
+        lines = [f"{self.name}: API server {'ready' if self._is_ready() else 'NOT ready'} at {self._plane.server}"]
+        for part in self._parts():
+            process = self._register.recall(part)
+            lines.append(f"  {part:24} {f'pid {process.pid}' if process else 'DEAD (make up starts it)'}")
+        return "\n".join(lines)
+
+    def load(self, archives: Sequence[Path]) -> None:
+        """Makes images known to every node."""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda one: [one.load_image(archive) for archive in archives], self._nodes()))
+
+    # What only this provider can: parts that die and come back.
+
+    def stop_part(self, part: str) -> None:
+        """SIGKILL to `apiserver`, `etcd`, …, or `node1/kubelet`, `node1/containerd`, `node1/machine` (the power cord)."""
+        if part not in self._parts():
+            raise ClusterError(f"no part is called {part!r}; there are {', '.join(self._parts())}")
+        process = self._register.recall(part)
+        if process is not None:
+            stop(process, grace=0)
+
+    def start_part(self, part: str) -> None:
+        if part not in self._parts():
+            raise ClusterError(f"no part is called {part!r}; there are {', '.join(self._parts())}")
+        with self._alone():
+            owner, _, name = part.rpartition("/")
+            if not owner:
+                self._start_process(part, ensure_programs(CONTROL_PLANE))
+                self._wait_until_ready()
+                return
+            there = next(one for one in self._nodes() if one.name == owner)
+            if name == "machine":
+                there.start()
+            else:
+                there.start_part(name)
+
+    def node(self, name: str) -> Node:
+        return next(one for one in self._nodes() if one.name == name)
+
+    # The rest is how.
+
+    def _require_root(self) -> None:
+        if os.geteuid() != 0:
+            raise ClusterError(
+                "A cluster without a container engine needs root, for namespaces and control groups: use sudo, or start Docker."
+            )
+
+    def _ensure_parts(self) -> dict[str, Path]:
+        if self._wanted_shape().nodes:
+            ensure_packages(PACKAGES)
+            return ensure_programs((*CONTROL_PLANE, *NODE))
+        return ensure_programs((*CONTROL_PLANE, "kwok"))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One command at a time on this machine, whichever clone it comes from."""
+        LOCK.parent.mkdir(parents=True, exist_ok=True)
+        with LOCK.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print("Another cluster command is at work here: waiting for it.", file=sys.stderr)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _record(self) -> dict[str, object]:
+        with suppress(FileNotFoundError, json.JSONDecodeError):
+            found: dict[str, object] = json.loads((self.folder / "cluster.json").read_text())
+            return found
+        return {}
+
+    def _shape(self) -> Shape:
+        """As it stands."""
+        record = self._record()
+        return Shape(int(str(record.get("nodes", 0))), int(str(record.get("pretended", 0))))
+
+    def _wanted_shape(self) -> Shape:
+        """As asked for; or as it stands, if nothing was asked for; or the default."""
+        if self._asked is not None:
+            return self._asked
+        if self._record():
+            return self._shape()
+        return Shape(nodes=2, pretended=0) if self.name == "real" else Shape(nodes=0, pretended=10)
+
+    def _remove_if_foreign(self, wanted: Shape) -> None:
+        if self.folder.exists() and self._record() != _record_of(wanted):
+            print(f"The cluster {self.name!r} on this machine is of another making: replacing it.", file=sys.stderr)
+            self._remove()
+
+    def _establish(self, shape: Shape) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "cluster.json").write_text(json.dumps(_record_of(shape)))
+
+    def _parts(self) -> list[str]:
+        shape = self._shape()
+        machines = [f"node{index}/{part}" for index in range(1, shape.nodes + 1) for part in ("machine", *node.PARTS)]
+        return [*control_plane.PARTS, *(["kwok"] if shape.pretended else []), *machines]
+
+    def _nodes(self) -> list[Node]:
+        count = self._shape().nodes
+        return [
+            Node(
+                index=index,
+                folder=self.folder / f"node{index}",
+                cgroup=f"taskyard/{self.name}/node{index}",
+                plane=self._plane,
+                register=self._register,
+                programs=program_path("kubelet").parent,
+                count=count,
+            )
+            for index in range(1, count + 1)
+        ]
+
+    def _start(self, programs: dict[str, Path]) -> None:
+        shape = self._shape()
+        if shape.nodes:
+            network.ensure_bridge()
+        self._plane.prepare()
+        began = time.monotonic()
+        was_whole = all(self._register.recall(part) for part in self._parts())
+        for part in control_plane.SERVERS:
+            self._start_process(part, programs)
+        self._wait_until_ready()
+        for part in control_plane.CLIENTS:  # they end where no API server lets them in
+            self._start_process(part, programs)
+        if shape.pretended and self._register.recall("kwok") is None:
+            self._start_process("kwok", programs)
+            self._apply(json.dumps(pretended_nodes(shape.pretended)))
+        if shape.nodes:
+            make_cgroups(f"taskyard/{self.name}")
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(Node.start, self._nodes()))
+            self.load(list(images.build(["pause"], cache_folder(), root=PROJECT, say=_quietly).values()))
+        if not was_whole:
+            self._wait_for_nodes(shape)
+            print(f"The cluster is up: {shape.nodes or shape.pretended} nodes, {time.monotonic() - began:.0f} s.")
+
+    def _start_process(self, part: str, programs: dict[str, Path]) -> None:
+        if self._register.recall(part) is not None:
+            return
+        command = self._kwok(programs) if part == "kwok" else self._plane.command(part, programs)
+        start(command, self._log(part), remember=lambda process: self._register.remember(part, process))
+
+    def _kwok(self, programs: dict[str, Path]) -> list[str]:
+        stages = [f"--config={stage}" for stage in sorted(kwok_stages().glob("*.yaml"))]
+        return [str(programs["kwok"]), f"--kubeconfig={self.kubeconfig}", "--manage-all-nodes=true", "--node-lease-duration-seconds=40", *stages]
+
+    def _log(self, part: str) -> Path:
+        return self.folder / "logs" / f"{part}.log"
+
+    def _is_ready(self) -> bool:
+        pki = self.folder / "pki"
+        try:
+            context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+            context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+            # no proxy of the environment: this is our own machine
+            opener = urllib.request.build_opener(
+                urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+            )
+            with opener.open(f"{self._plane.server}/readyz", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.URLError):
+            return False
+
+    def _wait_until_ready(self) -> None:
+        self._wait(self._is_ready, "the API server does not become ready", ("etcd", "apiserver"))
+
+    def _wait_for_nodes(self, shape: Shape) -> None:
+        expected = shape.nodes + shape.pretended
+        ready = "{range .items[*]}{.status.conditions[?(@.type=='Ready')].status}{'\\n'}{end}"
+
+        def all_ready() -> bool:
+            told = self._kubectl("get", "nodes", "-o", f"jsonpath={ready}")
+            return told.stdout.split().count("True") >= expected
+
+        self._wait(all_ready, "the nodes do not become ready", ("node1-kubelet", "node1-containerd", "kwok"))
+
+    def _wait(self, condition: Callable[[], bool], failure: str, logs: Sequence[str], patience: float = 90) -> None:
+        deadline = time.monotonic() + patience
+        while not condition():
+            dead = [part for part in self._register.parts() if self._register.recall(part) is None]
+            if dead or time.monotonic() > deadline:
+                failure = f"{', '.join(dead)} ended" if dead else f"{failure} within {patience:.0f} s"
+                logs = [part.replace("/", "-") for part in dead] or logs
+                words = "\n".join(f"  {log}: {last_words(self._log(log), 2)}" for log in logs)
+                raise ClusterError(f"{failure}; the logs end with\n{words}")
+            time.sleep(0.2)
+
+    def _start_dns(self) -> None:
+        done = self.folder / "dns"
+        if done.exists():
+            return
+        programs = ensure_programs(["coredns"])
+        self.load([images.binary_image("coredns", programs["coredns"], cache_folder())])
+        manifest = (MANIFESTS / "coredns.yaml").read_text()
+        self._apply(manifest.replace("$(ADDRESS)", network.DNS_SERVICE))
+        done.touch()
+
+    def _apply(self, manifest: str) -> None:
+        answer = self._kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
+        if answer.returncode != 0:
+            raise ClusterError(f"kubectl apply: {answer.stderr.strip()}")
+
+    def _kubectl(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.kubectl, f"--kubeconfig={self.kubeconfig}", *arguments], input=stdin, capture_output=True, text=True
+        )
+
+    def _remove(self) -> None:
+        """Ends every process that is ours, by pid and start time, and what the kernel does not take down by itself."""
+        for part in sorted(self._register.parts(), key=_stop_order):
+            process = self._register.recall(part)
+            if process is not None:
+                stop(process, grace=0 if "/" in part else 5)
+            self._register.forget(part)
+        remove_cgroups(f"taskyard/{self.name}")
+        if not any((other / "cluster.json").exists() for other in STATE.glob("*") if other != self.folder):
+            remove_cgroups("taskyard")
+        if self.name == "real":
+            network.remove_bridge()
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+        with suppress(OSError):
+            STATE.rmdir()  # unless the other cluster is there
+
+
+def _quietly(line: str) -> None:
+    """The image of the sandbox is no news."""
+
+
+def _record_of(shape: Shape) -> dict[str, object]:
+    return {"fingerprint": fingerprint(), "nodes": shape.nodes, "pretended": shape.pretended}
+
+
+def _stop_order(part: str) -> tuple[int, str]:
+    """Nodes first, at once (the machine takes all of its parts along), then the control plane from the outside in."""
+    if "/" in part:
+        return (0 if part.endswith("/machine") else 1, part)
+    return (9 - control_plane.PARTS.index(part) if part in control_plane.PARTS else 2, part)
+
+
+def pretended_nodes(count: int) -> dict[str, object]:
+    capacity = {"cpu": "64", "memory": "256Gi", "pods": "2000"}
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": f"kwok-{index}", "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": {"type": "kwok"}},
+            "status": {"allocatable": capacity, "capacity": capacity},
+        }
+        for index in range(count)
+    ]
+    return {"apiVersion": "v1", "kind": "List", "items": nodes}

@@ -1,0 +1,132 @@
+"""Certificates with the roles that Kubernetes gives its parts, and kubeconfigs that carry them."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+VALID = timedelta(days=3650)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its key, as files."""
+
+    certificate: Path
+    key: Path
+
+
+class Authority:
+    """Signs certificates into one folder, and makes none twice."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
+        self.certificate = folder / "ca.crt"
+        self.key = folder / "ca.key"
+        if not self.key.exists():
+            key = ec.generate_private_key(ec.SECP256R1())
+            certificate = _builder("taskyard-development", (), key).issuer_name(_name("taskyard-development", ()))
+            signed = certificate.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True).sign(
+                key, hashes.SHA256()
+            )
+            self.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+            _write_key(self.key, key)  # last: its presence says that both are whole
+
+    def issue(self, file: str, name: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> Pair:
+        """A certificate for a user in groups, and for a server where hosts are given."""
+        pair = Pair(self._folder / f"{file}.crt", self._folder / f"{file}.key")
+        if pair.key.exists():
+            return pair
+        authority = x509.load_pem_x509_certificate(self.certificate.read_bytes())
+        signer = serialization.load_pem_private_key(self.key.read_bytes(), None)
+        assert isinstance(signer, ec.EllipticCurvePrivateKey)
+        key = ec.generate_private_key(ec.SECP256R1())
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
+        builder = _builder(name, groups, key).issuer_name(authority.subject)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        if hosts:
+            builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+        signed = builder.sign(signer, hashes.SHA256())
+        pair.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        _write_key(pair.key, key)
+        return pair
+
+    def service_account_key(self) -> Path:
+        """The key that signs the tokens of service accounts."""
+        path = self._folder / "service-accounts.key"
+        if not path.exists():
+            _write_key(path, ec.generate_private_key(ec.SECP256R1()))
+        return path
+
+    def kubeconfig(self, target: Path, server: str, pair: Pair, user: str) -> Path:
+        """A kubeconfig that stands alone: everything is inside, so that it may be copied. JSON is YAML."""
+
+        def encoded(path: Path) -> str:
+            return base64.b64encode(path.read_bytes()).decode()
+
+        name = "taskyard"
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {"name": name, "cluster": {"server": server, "certificate-authority-data": encoded(self.certificate)}}
+            ],
+            "users": [
+                {
+                    "name": user,
+                    "user": {"client-certificate-data": encoded(pair.certificate), "client-key-data": encoded(pair.key)},
+                }
+            ],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+            "current-context": name,
+        }
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch(mode=0o600)
+        target.write_text(json.dumps(config, indent=1))
+        return target
+
+
+def _builder(name: str, groups: Sequence[str], key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(name, groups))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))  # clocks differ
+        .not_valid_after(now + VALID)
+    )
+
+
+def _name(common: str, groups: Sequence[str]) -> x509.Name:
+    organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,  # the API server finds no public key in a PKCS8 one
+            serialization.NoEncryption(),
+        )
+    )
