@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from cluster import images
 from cluster.build import PROJECT, cache_folder, ensure_programs
 from cluster.errors import ClusterError
+from cluster.install import install
 from cluster.native import Native, Shape
 from cluster.provider import Provider, choose
 from cluster.versions import PROGRAMS
@@ -40,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("down-kwok", help="stop it")
     load = commands.add_parser("load", help="build images and make them known to the nodes")
     load.add_argument("image", nargs="+", choices=images.RECIPES)
+    commands.add_parser("install", help="build Taskyard's image and install its chart")
     build = commands.add_parser("build", help="build programs into the cache")
     build.add_argument("program", nargs="+", choices=PROGRAMS)
     for verb in ("start", "stop"):
@@ -79,6 +81,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "up-kwok": lambda options: Native("kwok", Shape(nodes=0, pretended=options.nodes)).up(),
     "down-kwok": lambda options: Native("kwok").down(),
     "load": _load,
+    "install": lambda options: install(choose(), "task", "python"),
     "build": lambda options: print("\n".join(str(path) for path in ensure_programs(options.program).values())),
     "start": lambda options: _native(choose()).start_part(options.part),
     "stop": lambda options: _native(choose()).stop_part(options.part),

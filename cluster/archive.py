@@ -12,11 +12,11 @@ import platform
 import stat
 import tarfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
 EPOCH = "1970-01-01T00:00:00Z"
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

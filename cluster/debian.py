@@ -1,6 +1,6 @@
 """Debian packages the development cluster needs, installed without starting what they bring.
 
-The packages are only tools here: the cluster starts its own containerd, with its own folders and socket. So the
+The packages are only tools here: the cluster starts a containerd with folders and a socket of its own. So the
 one that the package would start on a systemd machine must not run.
 """
 
@@ -101,7 +101,7 @@ def _one_at_a_time() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _services_stay_down(policy: Path = POLICY) -> Iterator[None]:
-    """While inside, no package starts a service. Where the machine has a policy of its own, that one rules."""
+    """While inside, no package starts a service. A policy that the machine already has stays in charge."""
     if policy.exists() and POLICY_MARK not in policy.read_text(errors="replace"):
         yield
         return

@@ -1,7 +1,7 @@
 """Container images without an engine and without a registry, as archives in a cache folder.
 
-An archive is `<cache>/images/<name>-<hash of all that goes into it>.tar`, to be loaded by `ctr -n k8s.io images
-import` or `kind load image-archive`. It appears there by a rename, so what is there is whole, and is built once.
+An archive is `<cache>/images/<name>-<hash of all that goes into it>.tar`. It appears there by a rename, so
+what is there is whole, and is built once. `ctr images import` and `kind load image-archive` load it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     Say = Callable[[str], None]
+
+__all__ = ["RECIPES", "binary_image", "build", "build_with_engine", "ref"]
 
 KEPT = 3  # archives of one name: what this clone needs, what another one does, and the one before
 CONTENT_DECIDED_BY = ("archive.py", "recipes.py")  # of this program
@@ -56,7 +58,7 @@ def ref(name: str) -> str:
 
 
 def build_with_engine(engine: str, root: Path) -> None:
-    """The operator's image in the store of docker or podman: same Containerfile, on the base that it names."""
+    """The operator's image in the store of docker or podman: same Containerfile, on the base it names."""
     command = [engine, "build", "--file", str(root / "Containerfile"), "--tag", ref("operator"), str(root)]
     if subprocess.run(command, check=False).returncode != 0:
         raise ClusterError(f"`{' '.join(command)}` failed; its output above says why.")
@@ -134,7 +136,7 @@ def _one_at_a_time(store: Path, say: Say) -> Iterator[None]:
 
 def _remove_work_of_the_killed(store: Path) -> None:
     for left in store.glob("work-*"):
-        shutil.rmtree(left)
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def main() -> None:

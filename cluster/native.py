@@ -224,6 +224,9 @@ class Native:
         self._plane.prepare()
         began = time.monotonic()
         was_whole = all(self._register.recall(part) for part in self._parts())
+        for part in self._register.parts():
+            if self._register.recall(part) is None:
+                self._register.forget(part)  # so that whoever is dead from here on died of this start
         for part in control_plane.SERVERS:
             self._start_process(part, programs)
         self._wait_until_ready()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID = timedelta(days=3650)
+_ISSUING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,12 @@ class Authority:
     def issue(self, file: str, name: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> Pair:
         """A certificate for a user in groups, and for a server where hosts are given."""
         pair = Pair(self._folder / f"{file}.crt", self._folder / f"{file}.key")
-        if pair.key.exists():
-            return pair
+        with _ISSUING:  # nodes start side by side, and share the certificate of kube-proxy
+            if not pair.key.exists():
+                self._sign(pair, name, groups, hosts)
+        return pair
+
+    def _sign(self, pair: Pair, name: str, groups: Sequence[str], hosts: Sequence[str]) -> None:
         authority = x509.load_pem_x509_certificate(self.certificate.read_bytes())
         signer = serialization.load_pem_private_key(self.key.read_bytes(), None)
         assert isinstance(signer, ec.EllipticCurvePrivateKey)
@@ -59,8 +65,7 @@ class Authority:
             builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
         signed = builder.sign(signer, hashes.SHA256())
         pair.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-        _write_key(pair.key, key)
-        return pair
+        _write_key(pair.key, key)  # last, as above
 
     def service_account_key(self) -> Path:
         """The key that signs the tokens of service accounts."""
@@ -92,8 +97,7 @@ class Authority:
             "current-context": name,
         }
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.touch(mode=0o600)
-        target.write_text(json.dumps(config, indent=1))
+        _write_private(target, json.dumps(config, indent=1).encode())
         return target
 
 
@@ -122,11 +126,15 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    path.touch(mode=0o600)
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.TraditionalOpenSSL,  # the API server finds no public key in a PKCS8 one
-            serialization.NoEncryption(),
-        )
-    )
+    # the traditional format, because the API server finds no public key in a PKCS8 one
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    _write_private(path, key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Whole or not at all, and never readable by others."""
+    partial = path.with_suffix(".partial")
+    partial.unlink(missing_ok=True)
+    partial.touch(mode=0o600)
+    partial.write_bytes(content)
+    partial.rename(path)

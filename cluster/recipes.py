@@ -1,6 +1,6 @@
 """How each image is made, and what it is made of.
 
-Small images are written file by file. Only the operator's needs buildah, because it comes from the Containerfile that
+Small images are written file by file. Only the operator's needs buildah: it comes from the Containerfile that
 users build, on a Debian root in place of a base image that cannot be pulled.
 """
 
@@ -65,11 +65,23 @@ class Step:
     log: Path
 
     def run(self, *command: str | Path) -> None:
-        """Run with the output in the log. In a mount namespace of its own, so that no mount stays."""
+        """Run with the output in the log, in a mount namespace of its own, so that no mount stays behind.
+
+        It dies with this process: otherwise a killed build would go on, in a folder that the next one clears.
+        """
         with self.log.open("a") as log:
             print("$", *command, file=log, flush=True)
             done = subprocess.run(
-                ["unshare", "--mount", "--propagation", "private", *command],
+                [
+                    "setpriv",
+                    "--pdeathsig",
+                    "KILL",
+                    "unshare",
+                    "--mount",
+                    "--propagation",
+                    "private",
+                    *command,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -107,7 +119,7 @@ def files_under(folder: Path) -> Iterator[bytes]:
             yield path.read_bytes()
 
 
-# --- one static program ---------------------------------------------------------------------------------------
+# --- one static program -----------------------------------------------------------------------------------
 
 
 def binary_recipe(name: str, ref: str, binary: Path, arguments: Sequence[str], user: str) -> Recipe:
@@ -121,7 +133,7 @@ def binary_recipe(name: str, ref: str, binary: Path, arguments: Sequence[str], u
     )
 
 
-# --- pause and task: busybox ----------------------------------------------------------------------------------
+# --- pause and task: busybox ------------------------------------------------------------------------------
 
 
 def _pause_inputs(_: Path) -> Iterator[bytes]:
@@ -131,8 +143,8 @@ def _pause_inputs(_: Path) -> Iterator[bytes]:
 
 
 def _make_pause(step: Step) -> None:
-    # tini, as process 1, reaps what a shared process namespace leaves to it, and passes SIGTERM on. A bare sleep
-    # as process 1 would do neither.
+    # tini, as process 1, reaps what a shared process namespace leaves to it, and passes SIGTERM on. A bare
+    # sleep as process 1 would do neither.
     config = Config(user="65535:65535", entrypoint=("/tini", "--", "/busybox", "sleep", "infinity"))
     entries = [File("tini", TINI, 0o755), File("busybox", BUSYBOX, 0o755)]
     write_archive(step.archive, step.ref, entries, config)
@@ -161,7 +173,7 @@ def _applets(busybox: Path) -> list[str]:
     return subprocess.run([busybox, "--list-full"], capture_output=True, text=True, check=True).stdout.split()
 
 
-# --- python: a Debian root ------------------------------------------------------------------------------------
+# --- python: a Debian root --------------------------------------------------------------------------------
 
 
 def _python_inputs(project: Path) -> Iterator[bytes]:
@@ -179,7 +191,7 @@ def _make_python(step: Step) -> None:
     )
     _trim(tree)
     _complete(tree, step.project / "images" / "etc")
-    # By hash and unchecked, as in the Containerfile: the archive does not keep the timestamps of the packages.
+    # By hash and unchecked, as in the Containerfile: the archive does not keep the timestamps of packages.
     compileall = ("-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash")
     step.run("chroot", tree, "/usr/bin/python3", *compileall, f"/usr/lib/python{PYTHON}")
     config = Config(user=USER, command=("python3",), environment=(f"HOME={WRITABLE}",), folder=WRITABLE)
@@ -195,7 +207,7 @@ def _sources_of_this_machine() -> list[str]:
 def debian_sources(listing: str) -> list[str]:
     """Where this machine gets the suite from, as lines of a sources.list, so that its mirror is used.
 
-    Given lines of origin, address, release and component. None for another suite: then mmdebstrap has a default.
+    Given lines of origin, address, release and component. None for another suite: mmdebstrap has a default.
     """
     rows = {tuple(line.split()) for line in listing.splitlines() if line.startswith("Debian ")}
     found = sorted(row for row in rows if len(row) == 4 and row[2].partition("-")[0] == SUITE)
@@ -228,7 +240,7 @@ def _complete(tree: Path, etc: Path) -> None:
     (tree / "tmp").chmod(0o1777)
 
 
-# --- operator: the Containerfile ------------------------------------------------------------------------------
+# --- operator: the Containerfile --------------------------------------------------------------------------
 
 
 def _operator_inputs(project: Path) -> Iterator[bytes]:
@@ -248,7 +260,7 @@ def _make_operator(step: Step) -> None:
     policy.write_text(json.dumps({"default": [{"type": "insecureAcceptAnything"}]}))
     base, target = step.made["python"], f"docker-archive:{step.archive}:{step.ref}"
     driver = _storage_driver(step)
-    with _storage(step, key=digest([base.name.encode(), wheels.name.encode(), driver.encode()])) as storage:
+    with _storage(step, driver, key=digest([base.name.encode(), wheels.name.encode()])) as storage:
         buildah = ("buildah", "--root", storage, "--runroot", step.work / "run", "--storage-driver", driver)
         step.run(*buildah, "pull", "--quiet", "--signature-policy", policy, f"docker-archive:{base}")
         step.run(
@@ -262,10 +274,10 @@ def _make_operator(step: Step) -> None:
 
 
 @contextlib.contextmanager
-def _storage(step: Step, key: str) -> Iterator[Path]:
-    """buildah's storage, kept so that a change of the project repeats only the last steps of the Containerfile.
+def _storage(step: Step, driver: str, key: str) -> Iterator[Path]:
+    """buildah's storage, kept so that a change of the project repeats only the Containerfile's last steps.
 
-    During a build it is in the work folder: a build that fails or is killed takes it along, and the next starts anew.
+    During a build it is in the work folder: one that fails or is killed takes it along, the next starts anew.
     """
     kept = step.store / f"buildah-{key}"
     for other in step.store.glob("buildah-*"):
@@ -275,11 +287,12 @@ def _storage(step: Step, key: str) -> Iterator[Path]:
     if kept.exists():
         kept.rename(storage)
     yield storage
-    storage.rename(kept)
+    if driver == "overlay":  # with vfs it would grow by a whole image each time
+        storage.rename(kept)
 
 
 def _storage_driver(step: Step) -> str:
-    """overlay shares layers; vfs, which copies each of them whole, works everywhere, inside a container too."""
+    """overlay shares layers; vfs, which copies each of them whole, works inside a container too."""
     probe = ("--root", step.work / "probe", "--runroot", step.work / "probe-run")
     try:
         step.run("buildah", *probe, "--storage-driver", "overlay", "info")

@@ -1,0 +1,68 @@
+# Every target runs from a clean clone, without another one first. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+CACHE := $(or $(TASKYARD_CACHE),$(HOME)/.cache/taskyard)
+# One virtual environment for all clones that have the same lock and the same Python.
+VENV := $(CACHE)/venv-$(shell { cat requirements-dev.lock; $(PYTHON) -VV; } | cksum | cut -d' ' -f1)
+RUN := PYTHONPATH=operator:. PYTHONDONTWRITEBYTECODE=1 $(VENV)/bin/python
+READY := $(VENV)/complete
+
+##@ Use it
+demo: $(READY) ## bring up a cluster, install Taskyard, run the examples and watch them
+	@$(RUN) -m cluster.demo
+test: $(READY) ## lint, unit, cluster and chart tests; everything that CI runs
+	@$(RUN) -m tests
+##@ The development cluster (CLUSTER=kind|native|current, NODES=1|2|3)
+up: $(READY) ## bring it up; fast when it is up already
+	@$(RUN) -m cluster up
+down: $(READY) ## stop it, and leave the machine as it was
+	@$(RUN) -m cluster down
+status: $(READY) ## what runs
+	@$(RUN) -m cluster status
+kubeconfig: $(READY) ## print the path of its kubeconfig
+	@$(RUN) -m cluster kubeconfig
+env: $(READY) ## for your shell: eval "$$(make -s env)"
+	@$(RUN) -m cluster env
+install: $(READY) ## build the operator's image and install the chart into the cluster
+	@$(RUN) -m cluster up
+	@$(RUN) -m cluster install
+up-kwok: $(READY) ## a second control plane with pretended nodes, for scale
+	@$(RUN) -m cluster up-kwok
+down-kwok: $(READY) ## stop that one
+	@$(RUN) -m cluster down-kwok
+##@ Work on it
+unit: $(READY) ## the tests that need no cluster, in seconds
+	@$(RUN) -m tests unit
+lint: $(READY) ## ruff, mypy --strict, import-linter, generated files
+	@$(RUN) -m tests lint
+image: $(READY) ## build the images into the cache
+	@$(RUN) -m cluster.images
+manifests: $(READY) ## write the CRDs from the API models
+	@$(RUN) -m taskyard.api.generate crds
+verify: $(READY) ## regenerate, and fail on a difference
+	@$(RUN) -m tests verify
+format: $(READY) ## lay the code out
+	@$(VENV)/bin/ruff format . && $(VENV)/bin/ruff check --fix .
+lock: $(READY) ## pin all dependencies anew, with hashes and without naming an index
+	@for group in "requirements.lock" "requirements-dev.lock --group dev"; do \
+	  $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	    pyproject.toml --output-file $$group; done
+
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements-dev.lock
+	@echo "Installing the Python tools into $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; } \
+	  || { echo "Python lacks its venv module: install the package python3-venv."; exit 1; }
+	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+.PHONY: demo test up down status kubeconfig env install up-kwok down-kwok unit lint image manifests verify format lock help

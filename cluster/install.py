@@ -1,0 +1,50 @@
+"""Taskyard in the development cluster, the way a user installs it: its image, and its chart by Helm."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from cluster import images
+from cluster.build import PROJECT, cache_folder, ensure_programs
+from cluster.errors import ClusterError
+from cluster.provider import Provider
+
+NAMESPACE = "taskyard-system"
+RELEASE = "taskyard"
+
+
+def install(provider: Provider, *task_images: str) -> None:
+    """Installs or upgrades; waits until the operator is ready. The images of tasks are loaded beside the operator's."""
+    helm = ensure_programs(["helm"])["helm"]
+    archives = images.build(["operator", *task_images], cache_folder(), root=PROJECT)
+    provider.load(list(archives.values()))
+    # The tag stays when the image changes: the archive's name, which holds a hash, tells the Deployment.
+    version = archives["operator"].stem
+    command = [
+        str(helm),
+        "upgrade",
+        "--install",
+        RELEASE,
+        str(PROJECT / "charts" / "taskyard"),
+        f"--kubeconfig={provider.kubeconfig}",
+        f"--namespace={NAMESPACE}",
+        "--create-namespace",
+        "--set=image.tag=dev",
+        f"--set-string=podAnnotations.taskyard\\.dev/image={version}",
+        "--wait",
+        "--timeout=120s",
+    ]
+    _run(command)
+
+
+def kubectl(provider: Provider, *arguments: str, stdin: str | None = None) -> str:
+    return _run([str(provider.kubectl), f"--kubeconfig={provider.kubeconfig}", *arguments], stdin)
+
+
+def _run(command: list[str], stdin: str | None = None) -> str:
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True)
+    if done.returncode != 0:
+        name, verb = Path(command[0]).name, command[1] if len(command) > 1 else ""
+        raise ClusterError(f"{name} {verb} failed: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout

@@ -1,0 +1,1 @@
+"""Taskyard: a task queue that lives in the Kubernetes API."""

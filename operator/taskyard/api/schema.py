@@ -1,0 +1,88 @@
+"""From the JSON Schema that pydantic writes to the structural schema that a CustomResourceDefinition takes.
+
+A CRD takes a dialect: every node has one type, and nothing points elsewhere. So:
+
+- `$ref` is replaced by what it points to: a CRD has no section for definitions.
+- `anyOf: [X, null]`, pydantic's way to say optional, becomes X: what is not required is optional already, and
+  `null` is no type in a CRD (the API server drops nulls from fields that are not nullable).
+- `anyOf: [integer, string]`, the client's way to say port, becomes `x-kubernetes-int-or-string`. Any other
+  union has no structural form and is an error here, not a surprise in the cluster.
+- `default: null` goes: it is the absence of a default. Real defaults stay; the schema is their one place.
+- `additionalProperties: false` goes: next to `properties` a CRD forbids it, and does not need it. The API
+  server refuses unknown fields by itself when asked for strict validation, which kubectl does; hence the path
+  of a misspelt field.
+- `title` goes: it repeats the name of the field.
+"""
+
+from typing import Any
+
+JSON = dict[str, Any]
+
+INT_OR_STRING: JSON = {"x-kubernetes-int-or-string": True}
+
+
+def structural(schema: JSON) -> JSON:
+    """The same schema as one tree without references, fit for a CRD."""
+    return _render(schema, schema.get("$defs", {}))
+
+
+def without_descriptions(schema: JSON) -> JSON:
+    """The same structural schema, silent. A field that is called `description` stays."""
+    silent = {key: value for key, value in schema.items() if key != "description"}
+    if "properties" in schema:
+        silent["properties"] = {name: without_descriptions(sub) for name, sub in schema["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            silent[key] = without_descriptions(schema[key])
+    return silent
+
+
+def rule(expression: str, message: str, *, field: str | None = None, forbidden: bool = False) -> JSON:
+    """A CEL rule; `field` is the path to blame, below the node that carries the rule.
+
+    `forbidden` is for what must not be there at all, or must not change: `Forbidden` then stands before the
+    message, where `Invalid value` would be a puzzle.
+    """
+    return {
+        "rule": expression,
+        "message": message,
+        "reason": "FieldValueForbidden" if forbidden else "FieldValueInvalid",
+        **({"fieldPath": field} if field else {}),
+    }
+
+
+def _render(node: JSON, definitions: JSON) -> JSON:
+    node = _one_type(node, definitions)
+    rendered: JSON = {}
+    for key, value in node.items():
+        match key:
+            case "title" | "$defs":
+                pass
+            case "default" if value is None:
+                pass
+            case "additionalProperties" if value is False:
+                pass
+            case "properties":
+                rendered[key] = {name: _render(sub, definitions) for name, sub in value.items()}
+            case "items" | "additionalProperties":
+                rendered[key] = _render(value, definitions)
+            case _:
+                rendered[key] = value
+    return rendered
+
+
+def _one_type(node: JSON, definitions: JSON) -> JSON:
+    """The node with reference and union resolved; what stands beside them wins, being more specific."""
+    while "$ref" in node or "anyOf" in node:
+        beside = {key: value for key, value in node.items() if key not in ("$ref", "anyOf")}
+        if "$ref" in node:
+            node = {**definitions[node["$ref"].removeprefix("#/$defs/")], **beside}
+            continue
+        alternatives = [each for each in node["anyOf"] if each.get("type") != "null"]
+        if len(alternatives) == 1:
+            node = {**alternatives[0], **beside}
+        elif sorted(str(each.get("type")) for each in alternatives) == ["integer", "string"]:
+            node = {**INT_OR_STRING, **beside}
+        else:
+            raise ValueError(f"a union has no structural form: {node['anyOf']}")
+    return node

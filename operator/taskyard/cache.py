@@ -1,0 +1,191 @@
+"""What the operator has been told: one entry a Task, and the set of keys that somebody should think about.
+
+A key is the uid of a Task. Watch events, lists and the answers to the operator's own writes all come in by
+the same doors (`see_…`), which ignore what is not newer; a write therefore never races its own echo. Nothing
+here decides, and nothing here does I/O.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from taskyard.core import manifest, parse
+from taskyard.core.model import Job, Live, Pod, Refusal, Snapshot, Task
+
+
+class Dirty:
+    """Keys to think about. A key is handed to one worker at a time, and again if it was marked meanwhile."""
+
+    def __init__(self) -> None:
+        self._queue: deque[str] = deque()
+        self._marked: set[str] = set()
+        self._taken: set[str] = set()
+        self._arrived = asyncio.Event()
+
+    def mark(self, uid: str) -> None:
+        if uid in self._marked:
+            return
+        self._marked.add(uid)
+        if uid not in self._taken:
+            self._push(uid)
+
+    async def take(self) -> str:
+        """The key that waits longest; whoever takes it owes a `done`."""
+        while not self._queue:
+            self._arrived.clear()
+            await self._arrived.wait()
+        uid = self._queue.popleft()
+        self._marked.discard(uid)
+        self._taken.add(uid)
+        return uid
+
+    def done(self, uid: str) -> None:
+        self._taken.discard(uid)
+        if uid in self._marked:
+            self._push(uid)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody has anything to think about."""
+        return not (self._marked or self._taken)
+
+    def _push(self, uid: str) -> None:
+        self._queue.append(uid)
+        self._arrived.set()
+
+
+@dataclass(slots=True)
+class _Entry:
+    task: Task | None = None
+    pods: tuple[Pod, ...] = ()
+    job: Job | None = None
+    refusal: Refusal | None = None
+    looked_at: datetime | None = None
+    vanished: bool = False
+
+
+class Cache:
+    """Every Task that was seen, with the pods, the Job and the answers that belong to it."""
+
+    def __init__(self) -> None:
+        self.dirty = Dirty()
+        self._entries: dict[str, _Entry] = {}
+
+    def snapshot(
+        self, uid: str, *, claimer: str, admitted: bool, live: Live | None = None
+    ) -> Snapshot | None:
+        """What is known about one Task; None when there is no such Task."""
+        entry = self._entries.get(uid)
+        if entry is None or entry.task is None:
+            return None
+        return Snapshot(
+            task=entry.task,
+            claimer=claimer,
+            admitted=admitted,
+            pods=entry.pods,
+            job=entry.job,
+            refusal=entry.refusal,
+            looked_at=entry.looked_at,
+            vanished=entry.vanished,
+            live=live,
+        )
+
+    def tasks(self) -> Iterator[Task]:
+        return (entry.task for entry in self._entries.values() if entry.task is not None)
+
+    def pods(self) -> Iterator[Pod]:
+        return (pod for entry in self._entries.values() for pod in entry.pods if not pod.gone)
+
+    def pods_of(self, uid: str) -> tuple[Pod, ...]:
+        entry = self._entries.get(uid)
+        return tuple(pod for pod in entry.pods if not pod.gone) if entry is not None else ()
+
+    def see_task(self, obj: parse.Json) -> None:
+        """A Task as the API server had it at some moment; ignored if a later moment is known."""
+        uid = parse.uid(obj)
+        entry = self._entries.setdefault(uid, _Entry())
+        before = entry.task
+        if before is not None and parse.version(obj) <= before.resource_version:
+            return
+        entry.task = task = parse.task(obj)
+        if before is not None and before.status.attempt != task.status.attempt:
+            entry.job = entry.refusal = entry.looked_at = None
+        if task.status.state.is_terminal:
+            # A resolved Task is remembered for long, and the evidence of its end is in its status.
+            entry.job = entry.refusal = entry.looked_at = None
+            entry.pods = tuple(pod for pod in entry.pods if pod.is_alive)
+        self.dirty.mark(uid)
+
+    def miss_task(self, uid: str) -> None:
+        """A hint that a Task is deleted: to be confirmed by a live look."""
+        entry = self._entries.get(uid)
+        if entry is not None and entry.task is not None:
+            entry.vanished = True
+            self.dirty.mark(uid)
+
+    def forget_task(self, uid: str) -> None:
+        """A live read found no such Task. Pods that run on keep their entry, until they are gone too."""
+        entry = self._entries.get(uid)
+        if entry is not None:
+            self._entries[uid] = _Entry(pods=tuple(pod for pod in entry.pods if pod.is_alive))
+            self._drop_if_empty(uid)
+
+    def see_pod(self, obj: parse.Json) -> None:
+        """A pod as the API server had it at some moment; ignored if a later moment is known."""
+        pod = parse.pod(obj)
+        entry = self._entries.setdefault(pod.task_uid, _Entry())
+        known = next((each for each in entry.pods if each.uid == pod.uid), None)
+        if known is None or pod.resource_version > known.resource_version:
+            self._put_pod(entry, pod)
+        elif known.gone and pod.resource_version == known.resource_version:
+            self._put_pod(entry, pod)  # said to be gone, and shown again as it was: it was not gone
+
+    def miss_pod(self, pod: Pod, moment: int | None = None) -> None:
+        """A hint that a pod is deleted; its last state stays as evidence until the Task is resolved.
+
+        `moment` is the resourceVersion of the list that did not have it: no older sight of it counts.
+        """
+        entry = self._entries.setdefault(pod.task_uid, _Entry())
+        self._put_pod(entry, replace(pod, gone=True, resource_version=moment or pod.resource_version))
+
+    def see_job(self, uid: str, obj: parse.Json) -> None:
+        """The Job of a Task's current attempt, or one that has taken its name."""
+        entry = self._entries.get(uid)
+        job = parse.job(obj)
+        if entry is None or entry.task is None or job == entry.job:
+            return
+        if job.name == manifest.job_name(entry.task):
+            entry.job, entry.refusal = job, None
+            self.dirty.mark(uid)
+
+    def see_refusal(self, uid: str, refusal: Refusal) -> None:
+        """The API server refused the Job of a Task's current attempt."""
+        if uid in self._entries:
+            self._entries[uid].refusal = refusal
+            self.dirty.mark(uid)
+
+    def found_task(self, uid: str) -> None:
+        """A live read found the Task, whatever an event may have said."""
+        if uid in self._entries:
+            self._entries[uid].vanished = False
+
+    def looked(self, uid: str, at: datetime) -> None:
+        """Everything about the Task was read live."""
+        if uid in self._entries:
+            self._entries[uid].looked_at = at
+
+    def _put_pod(self, entry: _Entry, pod: Pod) -> None:
+        is_evidence = entry.task is not None and not entry.task.status.state.is_terminal
+        others = tuple(known for known in entry.pods if known.uid != pod.uid)
+        entry.pods = (*others, pod) if pod.is_alive or is_evidence else others
+        if not self._drop_if_empty(pod.task_uid):
+            self.dirty.mark(pod.task_uid)
+
+    def _drop_if_empty(self, uid: str) -> bool:
+        entry = self._entries[uid]
+        if entry.task is None and not entry.pods:
+            del self._entries[uid]
+            return True
+        return False

@@ -1,0 +1,214 @@
+"""The one client: a few verbs on plain JSON, and errors that say what the caller does next.
+
+The rest of the operator knows no URL, no header and no status code.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+from taskyard.core.manifest import API_VERSION
+
+Json = Mapping[str, Any]
+
+PAGE_SIZE: Final = 500
+REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=15, connect=5)
+LIST_TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object, by where its collection lives."""
+
+    root: str
+    plural: str
+
+    def path(self, namespace: str | None, name: str | None = None) -> str:
+        scope = f"/namespaces/{namespace}" if namespace is not None else ""
+        return f"{self.root}{scope}/{self.plural}" + (f"/{name}" if name is not None else "")
+
+
+TASKS: Final = Kind(f"/apis/{API_VERSION}", "tasks")
+PODS: Final = Kind("/api/v1", "pods")
+JOBS: Final = Kind("/apis/batch/v1", "jobs")
+LEASES: Final = Kind("/apis/coordination.k8s.io/v1", "leases")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of a list; every page of one list shows the same moment, the resourceVersion's."""
+
+    items: list[dict[str, Any]]
+    resource_version: int
+
+
+# ruff: noqa: N818 - the errors are named for what the caller does, as Kubernetes names its reasons
+class ClusterError(Exception):
+    """The API server did not do what it was asked to."""
+
+
+class Conflict(ClusterError):
+    """The object has changed since it was read: look again."""
+
+
+class AlreadyExists(ClusterError):
+    """There is an object of that name: see whose it is."""
+
+
+class NotFound(ClusterError):
+    """There is no such object: look again."""
+
+
+class Rejected(ClusterError):
+    """The request is wrong or forbidden, and will be so again: show it to the user.
+
+    `malformed` tells an object that can never be accepted from one that quota, policy or rights refuse today.
+    """
+
+    def __init__(self, message: str, *, malformed: bool) -> None:
+        super().__init__(message)
+        self.malformed = malformed
+
+
+class Unavailable(ClusterError):
+    """No answer, or "not now": try again, not before `after` seconds."""
+
+    def __init__(self, message: str, *, after: float = 0.0) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class Cluster(Protocol):
+    """The verbs. The tests' fake has the same ones, and passes the same suite."""
+
+    def pages(self, kind: Kind, namespace: str | None, labels: str | None = None) -> AsyncIterator[Page]:
+        """Everything of a kind, as of now, a page at a time."""
+        ...
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
+        """One object, as of now."""
+        ...
+
+    async def create(self, kind: Kind, namespace: str, obj: Json) -> dict[str, Any]:
+        """A new object, as it was stored."""
+        ...
+
+    async def replace(self, kind: Kind, namespace: str, name: str, obj: Json) -> dict[str, Any]:
+        """Another content, if the object still has the resourceVersion that it carries."""
+        ...
+
+    async def patch_status(self, kind: Kind, namespace: str, name: str, patch: Json) -> dict[str, Any]:
+        """A merge patch of the status, if the object still has the resourceVersion that the patch carries."""
+        ...
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]:
+        """Begin the deletion of exactly this object; returns its last state, or a Status."""
+        ...
+
+
+class ApiServer:
+    """The verbs, against a real API server."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    async def pages(
+        self, kind: Kind, namespace: str | None, labels: str | None = None
+    ) -> AsyncIterator[Page]:
+        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": labels} if labels else {})
+        while True:
+            found = await self._call("GET", f"{kind.path(namespace)}?{urlencode(query)}", limit=LIST_TIMEOUT)
+            metadata = found["metadata"]
+            yield Page(found["items"], int(metadata["resourceVersion"]))
+            if not metadata.get("continue"):
+                return
+            query["continue"] = metadata["continue"]
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
+        return await self._call("GET", kind.path(namespace, name))
+
+    async def create(self, kind: Kind, namespace: str, obj: Json) -> dict[str, Any]:
+        return await self._call("POST", kind.path(namespace), obj)
+
+    async def replace(self, kind: Kind, namespace: str, name: str, obj: Json) -> dict[str, Any]:
+        return await self._call("PUT", kind.path(namespace, name), obj)
+
+    async def patch_status(self, kind: Kind, namespace: str, name: str, patch: Json) -> dict[str, Any]:
+        path = f"{kind.path(namespace, name)}/status"
+        return await self._call("PATCH", path, patch, content_type="application/merge-patch+json")
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]:
+        return await self._call("DELETE", kind.path(namespace, name), {"preconditions": {"uid": uid}})
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        body: Json | None = None,
+        content_type: str = "application/json",
+        limit: aiohttp.ClientTimeout = REQUEST_TIMEOUT,
+    ) -> dict[str, Any]:
+        configuration = self._client.configuration
+        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "taskyard"}
+        # `call_api` leaves the credentials to its caller; asked each time, a rotated token is read again.
+        if token := await configuration.get_api_key_with_prefix("BearerToken", alias="authorization"):
+            headers["Authorization"] = token
+        try:
+            response = await self._client.call_api(
+                method, configuration.host + path, header_params=headers, body=body, _request_timeout=limit
+            )
+            content = await response.read()  # type: ignore[no-untyped-call]
+        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            raise Unavailable(f"{method} {path}: {exc or type(exc).__name__}") from exc
+        answer = _json(content)
+        if response.status < 400 and answer is not None:
+            return answer
+        raise error(response.status, answer or {}, response.headers)
+
+
+def _json(body: bytes) -> dict[str, Any] | None:
+    """An object, or None: a proxy in between, and an unknown path, answer with text."""
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def error(code: int, status: Json, headers: Mapping[str, str]) -> ClusterError:
+    """What an answer other than success asks of the caller."""
+    reason, message = status.get("reason", ""), status.get("message", f"the API server answered {code}")
+    if code == 404:
+        return NotFound(message)
+    if code == 409:
+        return AlreadyExists(message) if reason == "AlreadyExists" else Conflict(message)
+    # 401: a token that is being rotated. 410: a list that took too long to page through. Below 400: no JSON.
+    if code in {401, 410, 429} or code >= 500 or code < 400:
+        seconds = headers.get("Retry-After", "")
+        return Unavailable(message, after=float(seconds) if seconds.isdigit() else 0.0)
+    # A webhook's denial is a 400 without that reason.
+    return Rejected(message, malformed=code == 422 or reason == "BadRequest")
+
+
+@asynccontextmanager
+async def connect() -> AsyncIterator[ApiServer]:
+    """The cluster this process runs in, or else the current context of the kubeconfig."""
+    configuration = Configuration()
+    try:
+        load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+    except ConfigException:
+        await load_kube_config(  # type: ignore[no-untyped-call]
+            client_configuration=configuration, persist_config=False
+        )
+    # Proxies and netrc files of the environment are not for the API server.
+    configuration.client_session_kwargs = {"trust_env": False}
+    async with ApiClient(configuration) as client:
+        yield ApiServer(client)

@@ -1,0 +1,115 @@
+"""The command `taskyard`: reads the settings and puts the parts together."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from taskyard import lease, logs
+from taskyard.cache import Cache
+from taskyard.cluster import Cluster, ClusterError, NotFound, connect
+from taskyard.loop import Loop
+from taskyard.settings import BadSetting, Settings, add_options, load
+from taskyard.watch import Watch
+
+logger = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 stopped as asked, 1 something broke (start me again), 2 wrong usage."""
+    parser = argparse.ArgumentParser(
+        prog="taskyard", description="A task queue that lives in the Kubernetes API."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    add_options(commands.add_parser("run", help="run the operator (the default)"))
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    options = parser.parse_args(arguments or ["run"])
+    try:
+        settings = load(vars(options), os.environ)
+    except BadSetting as exc:
+        parser.error(str(exc))
+    logs.configure(settings.log_format, settings.log_level)
+    try:
+        asyncio.run(run(settings))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        pass
+    except Exception as exc:
+        why = only_cause(exc)
+        is_known = isinstance(why, ClusterError | lease.LeaseLost | CrdMissing)
+        logger.error("stopped", extra={"why": str(why)}, exc_info=None if is_known else exc)
+        return 1
+    logger.info("stopped")
+    return 0
+
+
+class CrdMissing(Exception):  # noqa: N818 - named for what to do about it
+    """There is no such kind as Task in this cluster."""
+
+
+def only_cause(exc: BaseException) -> BaseException:
+    """What a task group wrapped, when it is one thing."""
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc
+
+
+async def run(settings: Settings) -> None:
+    """Lead when it is our turn, until a signal comes; raises when the process had better start anew."""
+    this = asyncio.current_task()
+    assert this is not None
+    # Until kopf puts its own handlers in their place. Without one, process 1 of a container ignores SIGTERM.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
+    terms = lease.Terms(settings.lease_namespace, settings.lease_name, settings.identity)
+    async with health(settings.health_port), connect() as cluster:
+        await lease.lead(cluster, terms, lambda: operate(cluster, settings))
+
+
+async def operate(cluster: Cluster, settings: Settings) -> None:
+    """Know everything first, then act and watch."""
+    cache = Cache()
+    watch = Watch(cluster, cache, settings.namespaces)
+    try:
+        await watch.list_everything()
+    except NotFound as exc:
+        raise CrdMissing("the CRD of Task must be installed first: kubectl apply -f crds/") from exc
+    async with asyncio.TaskGroup() as group:
+        # Before kopf begins: at its end it takes every younger asyncio task for its own, and waits for it.
+        others = [
+            group.create_task(Loop(cluster, cache, claimer=settings.identity).run(), name="loop"),
+            group.create_task(watch.relist(), name="relist"),
+        ]
+        await asyncio.sleep(0)
+        await watch.run()
+        for other in others:
+            other.cancel()
+
+
+@asynccontextmanager
+async def health(port: int) -> AsyncIterator[None]:
+    """Serve `/healthz` while this process lives, leading or standing by; kopf's own would begin with kopf."""
+
+    async def alive(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    if port == 0:
+        yield
+        return
+    application = web.Application()
+    application.add_routes([web.get("/healthz", alive)])
+    runner = web.AppRunner(application, handle_signals=False, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host="0.0.0.0", port=port).start()  # noqa: S104 - the kubelet asks from outside
+        yield
+    finally:
+        await runner.cleanup()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

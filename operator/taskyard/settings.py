@@ -1,0 +1,115 @@
+"""What an operator can be told: by options of `taskyard run`, else by the environment, else by default."""
+
+import argparse
+import re
+import socket
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class LogFormat(StrEnum):
+    JSON = "json"
+    TEXT = "text"
+
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+class BadSetting(ValueError):  # noqa: N818 - named for what it tells the user
+    """A setting that makes no sense; the message names it and says what must hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How this operator runs."""
+
+    namespaces: tuple[str, ...]
+    """Where Tasks are served; none named: in all."""
+    lease_namespace: str
+    lease_name: str
+    identity: str
+    """Who claims and leads; unique among running operators. One that survives a restart keeps its lease."""
+    log_format: LogFormat
+    log_level: str
+    health_port: int
+    """Of `/healthz`, on all addresses; 0: not served."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    flag: str
+    variable: str
+    help: str
+
+
+_OPTIONS: Final = {
+    "namespaces": _Option("--namespaces", "TASKYARD_NAMESPACES", "serve these (a,b,c) instead of all"),
+    "lease_namespace": _Option(
+        "--lease-namespace", "TASKYARD_LEASE_NAMESPACE", "where the Lease lives [default]"
+    ),
+    "lease_name": _Option("--lease-name", "TASKYARD_LEASE_NAME", "the name of the Lease [taskyard]"),
+    "identity": _Option(
+        "--identity", "TASKYARD_IDENTITY", "who claims and leads [host name and a random part]"
+    ),
+    "log_format": _Option("--log-format", "TASKYARD_LOG_FORMAT", "json or text [text in a terminal]"),
+    "log_level": _Option("--log-level", "TASKYARD_LOG_LEVEL", f"one of {', '.join(LEVELS)} [info]"),
+    "health_port": _Option("--health-port", "TASKYARD_HEALTH_PORT", "of /healthz; 0: none [8080]"),
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    for name, option in _OPTIONS.items():
+        parser.add_argument(option.flag, dest=name, help=f"{option.help} (${option.variable})")
+
+
+def load(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Settings:
+    """Settings from parsed options and the environment. An empty value is no value."""
+
+    def text(name: str, default: str) -> str:
+        return options.get(name) or environ.get(_OPTIONS[name].variable) or default
+
+    return Settings(
+        namespaces=tuple(
+            _name("namespaces", each) for each in text("namespaces", "").split(",") if each.strip()
+        ),
+        lease_namespace=_name("lease_namespace", text("lease_namespace", "default")),
+        lease_name=_name("lease_name", text("lease_name", "taskyard")),
+        identity=text("identity", "") or f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}",
+        log_format=LogFormat(
+            _one_of("log_format", text("log_format", _format_for_here()), [str(each) for each in LogFormat])
+        ),
+        log_level=_one_of("log_level", text("log_level", "info"), LEVELS),
+        health_port=_port("health_port", text("health_port", "8080")),
+    )
+
+
+def _format_for_here() -> str:
+    return LogFormat.TEXT if sys.stderr.isatty() else LogFormat.JSON
+
+
+def _name(setting: str, value: str) -> str:
+    value = value.strip()
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", value):
+        raise _bad(setting, value, "must be a name as Kubernetes has them: a-z, 0-9 and -, at most 63")
+    return value
+
+
+def _one_of(setting: str, value: str, choices: Sequence[str]) -> str:
+    if value.lower() not in choices:
+        raise _bad(setting, value, f"must be one of {', '.join(choices)}")
+    return value.lower()
+
+
+def _port(setting: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and int(value) < 65536):
+        raise _bad(setting, value, "must be a port number, or 0 for none")
+    return int(value)
+
+
+def _bad(setting: str, value: str, rule: str) -> BadSetting:
+    option = _OPTIONS[setting]
+    return BadSetting(f"{option.flag} (${option.variable}) {rule}; it is {value!r}")

@@ -1,0 +1,323 @@
+"""The ladder, rung by rung."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from taskyard.core.decide import RUNS_KEPT, decide, next_look
+from taskyard.core.manifest import job_name
+from taskyard.core.model import (
+    TERMINAL_STATES,
+    CreateJob,
+    Decision,
+    Error,
+    Look,
+    PodPhase,
+    Refusal,
+    Run,
+    Snapshot,
+    State,
+    Status,
+    StopPod,
+    WriteStatus,
+)
+from tests.unit.build import CLAIMED, NOW, STARTED, ended, job, live, pod, seconds, snapshot, started, task
+
+PENDING, CLAIM, RUN = State.PENDING, State.CLAIMED, State.RUNNING
+REFUSED_NOW = Refusal(malformed=False, message="exceeded quota", at=NOW)
+
+
+def written(decision: Decision) -> Status:
+    assert isinstance(decision.action, WriteStatus), decision
+    return decision.action.status
+
+
+@pytest.mark.parametrize(
+    ("situation", "action"),
+    [
+        pytest.param(
+            snapshot(task(PENDING, deleting=True)), None, id="a task being deleted is never claimed"
+        ),
+        pytest.param(snapshot(task(PENDING), admitted=False), None, id="a task not admitted waits"),
+        pytest.param(
+            snapshot(task(PENDING, attempt=1), pod(PodPhase.RUNNING, deleting=True)),
+            None,
+            id="a task is not claimed while an earlier pod of it is being stopped",
+        ),
+        pytest.param(snapshot(task(CLAIM)), CreateJob(), id="a claimed task without a Job gets one"),
+        pytest.param(snapshot(task(CLAIM, deleting=True)), None, id="a task being deleted is not launched"),
+        pytest.param(snapshot(task(CLAIM), pod()), None, id="a claimed task whose pod has not started waits"),
+        pytest.param(
+            snapshot(task(CLAIM), pod(PodPhase.RUNNING, started("sidecar"))),
+            None,
+            id="another container's start is not the task's",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), refusal=replace(REFUSED_NOW, at=NOW - seconds(10))),
+            CreateJob(),
+            id="a refused Job is tried again after a while",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), job=job()), Look(), id="a Job that makes no pod for 5 s is looked at"
+        ),
+        pytest.param(
+            snapshot(task(CLAIM, claimed_at=NOW), job=job(failed=True)),
+            Look(),
+            id="a Job that is over without a known pod is looked at at once",
+        ),
+        pytest.param(
+            snapshot(task(RUN)), Look(), id="a running task without a pod is looked at, not given up"
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), pod(gone=True)), Look(), id="a pod that is said to be gone is looked for"
+        ),
+        pytest.param(
+            snapshot(task(RUN), pod(PodPhase.RUNNING, started())), None, id="a running task runs on"
+        ),
+        pytest.param(
+            snapshot(task(RUN), pod(PodPhase.RUNNING, ended(0))),
+            None,
+            id="an ended main container is no verdict before the pod has ended",
+        ),
+        pytest.param(
+            snapshot(task(RUN), vanished=True), Look(), id="a task that is said to be deleted is looked for"
+        ),
+        pytest.param(
+            snapshot(task(CLAIM, attempt=2), pod(attempt=1)), Look(), id="a pod of another attempt is doubted"
+        ),
+        pytest.param(
+            snapshot(task(CLAIM, attempt=2), pod(attempt=1), live=live()),
+            StopPod(pod(attempt=1)),
+            id="a pod of another attempt is stopped",
+        ),
+        pytest.param(
+            snapshot(task(State.COMPLETED), pod(PodPhase.RUNNING), live=live()),
+            StopPod(pod(PodPhase.RUNNING)),
+            id="a pod of a resolved task is stopped",
+        ),
+        pytest.param(
+            snapshot(task(PENDING, attempt=1), pod(PodPhase.RUNNING), live=live()),
+            StopPod(pod(PodPhase.RUNNING)),
+            id="a pod of an unclaimed task is stopped",
+        ),
+        pytest.param(
+            snapshot(task(State.COMPLETED), pod(PodPhase.RUNNING, deleting=True)),
+            None,
+            id="a pod is stopped once",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), job=job(owner_uid="someone"), live=live(None)),
+            CreateJob(),
+            id="when the foreign Job is gone the task gets its own",
+        ),
+    ],
+)
+def test_action(situation: Snapshot, action: object) -> None:
+    assert decide(situation, NOW).action == action
+
+
+@pytest.mark.parametrize(
+    ("situation", "state", "reason"),
+    [
+        pytest.param(snapshot(task(PENDING)), CLAIM, None, id="an admitted task is claimed"),
+        pytest.param(
+            snapshot(task(CLAIM), pod(PodPhase.RUNNING, started())), RUN, None, id="a started container runs"
+        ),
+        pytest.param(
+            snapshot(task(RUN), pod(PodPhase.SUCCEEDED, ended(0))),
+            State.COMPLETED,
+            None,
+            id="a succeeded pod completes the task",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), pod(PodPhase.SUCCEEDED, ended(0))),
+            State.COMPLETED,
+            None,
+            id="a run that was over before it was seen to start needs no Running",
+        ),
+        pytest.param(
+            snapshot(task(RUN), pod(PodPhase.FAILED, ended(3))),
+            State.FAILED,
+            "ExitCode",
+            id="an exit code other than 0 fails it",
+        ),
+        pytest.param(
+            snapshot(task(RUN), pod(PodPhase.FAILED, ended(3), gone=True)),
+            State.FAILED,
+            "ExitCode",
+            id="a pod that ended and is gone has said how it ended",
+        ),
+        pytest.param(
+            snapshot(task(RUN), live=live(job(succeeded=True))),
+            State.COMPLETED,
+            "ResultUnknown",
+            id="pod gone, Job Complete: completed, result unknown",
+        ),
+        pytest.param(
+            snapshot(task(RUN), live=live(job(failed=True))),
+            State.EXCEPTION,
+            "WorkerLost",
+            id="pod gone, Job failed: lost",
+        ),
+        pytest.param(
+            snapshot(task(RUN), live=live(job())),
+            State.EXCEPTION,
+            "WorkerLost",
+            id="pod gone, Job active: lost",
+        ),
+        pytest.param(
+            snapshot(task(RUN), live=live(None)), State.EXCEPTION, "WorkerLost", id="pod gone, Job gone: lost"
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), job=job(), live=live(None)),
+            State.EXCEPTION,
+            "WorkerLost",
+            id="a Job that was deleted before its pod was seen: lost",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), job=job(failed=True), live=live(job(failed=True))),
+            State.EXCEPTION,
+            "WorkerLost",
+            id="a Job that failed while nobody looked, its pod gone: lost",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), refusal=replace(REFUSED_NOW, malformed=True)),
+            State.EXCEPTION,
+            "MalformedPayload",
+            id="a Job that can never be accepted ends the task",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), refusal=REFUSED_NOW),
+            CLAIM,
+            "JobRefused",
+            id="a Job refused for now is explained",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), job=job(owner_uid="someone")),
+            CLAIM,
+            "JobNameTaken",
+            id="a foreign Job of that name is shown",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), job=job(attempt=9)),
+            CLAIM,
+            "JobNameTaken",
+            id="a Job of another attempt is foreign",
+        ),
+        pytest.param(
+            snapshot(task(State.COMPLETED, generation=2)),
+            State.COMPLETED,
+            None,
+            id="an edit of a resolved task is noted",
+        ),
+        pytest.param(
+            snapshot(task(PENDING, generation=2), admitted=False),
+            PENDING,
+            None,
+            id="an edit of a waiting task is noted",
+        ),
+    ],
+)
+def test_written_state(situation: Snapshot, state: State, reason: str | None) -> None:
+    status = written(decide(situation, NOW))
+    assert (status.state, status.reason) == (state, reason)
+    assert status.observed_generation == situation.task.generation
+
+
+@pytest.mark.parametrize(
+    ("situation", "wake_at"),
+    [
+        pytest.param(
+            snapshot(task(CLAIM, claimed_at=NOW), job=job()),
+            NOW + seconds(5),
+            id="a launch is looked after in 5 s",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM, reason="JobRefused", message="exceeded quota"), refusal=REFUSED_NOW),
+            NOW + seconds(10),
+            id="a refusal is remembered until it is tried again, and told once",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM, claimed_at=NOW - seconds(5)), job=job(), looked_at=NOW, live=live(job())),
+            NOW + seconds(5),
+            id="after a look that shows a Job at work, the next one waits longer",
+        ),
+        pytest.param(
+            snapshot(task(RUN), pod(PodPhase.RUNNING, started())), None, id="a run is waited for, not asked"
+        ),
+    ],
+)
+def test_wake_up(situation: Snapshot, wake_at: datetime | None) -> None:
+    assert decide(situation, NOW) == Decision(None, wake_at)
+
+
+def test_looks_come_after_5_10_20_40_seconds_and_at_least_every_five_minutes() -> None:
+    looks, last = [], None
+    for _ in range(9):
+        last = next_look(CLAIMED, last)
+        looks.append((last - CLAIMED).total_seconds())
+    assert looks == [5, 10, 20, 40, 80, 160, 320, 620, 920]
+
+
+def test_a_claim_moves_the_attempt_and_says_who_and_when() -> None:
+    status = written(decide(snapshot(task(PENDING, attempt=4, reason="X", message="y"), claimer="me"), NOW))
+    assert (status.attempt, status.claimed_by, status.claimed_at) == (5, "me", NOW)
+    assert (status.run, status.run_count, status.runs) == (0, 0, ())
+    assert (status.reason, status.message) == (None, None)
+
+
+def test_a_start_is_recorded_with_its_place() -> None:
+    of = task(CLAIM)
+    status = written(decide(snapshot(of, pod(PodPhase.RUNNING, started())), NOW))
+    assert status.started_at == STARTED
+    assert status.run_count == 1
+    assert status.runs == (
+        Run(0, 1, RUN, job=job_name(of), pod="hello-1-abcde", node="node-1", started_at=STARTED),
+    )
+
+
+def test_a_verdict_completes_the_record_of_its_run() -> None:
+    of = task(
+        RUN, run_count=1, started_at=STARTED, runs=(Run(0, 1, RUN, pod="p", node="n", started_at=STARTED),)
+    )
+    status = written(decide(snapshot(of, pod(PodPhase.FAILED, ended(3))), NOW))
+    assert (status.completed_at, status.failed_at, status.run_count) == (NOW, NOW, 1)
+    assert status.error == Error("ExitCode", "the container `main` exited with code 3")
+    assert [(run.state, run.exit_code, run.reason) for run in status.runs] == [(State.FAILED, 3, "ExitCode")]
+
+
+def test_a_lost_run_keeps_what_was_known_of_it() -> None:
+    of = task(RUN, run_count=1, runs=(Run(0, 1, RUN, pod="p", node="n", started_at=STARTED),))
+    status = written(decide(snapshot(of, live=live(None)), NOW))
+    assert [(run.pod, run.node, run.started_at) for run in status.runs] == [("p", "n", STARTED)]
+    assert status.failed_at is None
+
+
+def test_a_malformed_task_has_no_run() -> None:
+    status = written(decide(snapshot(task(CLAIM), refusal=replace(REFUSED_NOW, malformed=True)), NOW))
+    assert (status.run_count, status.runs) == (0, ())
+    assert status.error == Error("MalformedPayload", "exceeded quota")
+
+
+def test_the_history_keeps_the_last_runs() -> None:
+    runs = tuple(Run(number, number + 1, State.FAILED) for number in range(RUNS_KEPT))
+    of = task(RUN, run=RUNS_KEPT, attempt=11, run_count=RUNS_KEPT, runs=runs)
+    status = written(decide(snapshot(of, pod(PodPhase.FAILED, ended(1), attempt=11)), NOW))
+    assert [run.number for run in status.runs] == list(range(1, RUNS_KEPT + 1))
+    assert status.run_count == RUNS_KEPT + 1
+
+
+@pytest.mark.parametrize("state", sorted(TERMINAL_STATES))
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"pods": (pod(PodPhase.SUCCEEDED, ended(0)),)},
+        {"pods": (pod(PodPhase.FAILED, ended(1)),)},
+        {"job": job(failed=True)},
+        {"live": live(None)},
+    ],
+)
+def test_nothing_leads_out_of_a_terminal_state(state: State, facts: dict[str, Any]) -> None:
+    assert decide(snapshot(task(state), **facts), NOW) == Decision()
