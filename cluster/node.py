@@ -97,6 +97,7 @@ class Node:
         record.touch()
 
     def _boot(self) -> Process:
+        self.register.see_off(self.part("machine"))
         for part in PARTS:
             self.register.forget(self.part(part))
         self._write_configuration()
@@ -105,7 +106,14 @@ class Node:
         others = [index for index in range(1, self.count + 1) if index != self.index]
         routes = [f"{network.pods_of_node(other)}@{network.node_address(other)}" for other in others]
         script = str(Path(__file__).with_name("node.sh"))
-        arguments = [str(self.folder), self.name, self.address, network.CONTROL_PLANE, str(self.programs), *routes]
+        arguments = [
+            str(self.folder),
+            self.name,
+            self.address,
+            network.CONTROL_PLANE,
+            str(self.programs),
+            *routes,
+        ]
         machine = start(
             ["sh", script, *arguments],
             log,
@@ -122,6 +130,7 @@ class Node:
 
     def _start_part(self, machine: Process, part: str) -> None:
         log = self._log(part)
+        self.register.see_off(self.part(part))
         start(
             self._command(part),
             log,
@@ -139,7 +148,9 @@ class Node:
                 return
             except ClusterError as error:
                 if time.monotonic() > deadline:
-                    raise ClusterError(f"containerd on {self.name} does not answer: {last_words(log)}") from error
+                    raise ClusterError(
+                        f"containerd on {self.name} does not answer: {last_words(log)}"
+                    ) from error
                 time.sleep(0.1)
 
     def _command(self, part: str) -> Sequence[str]:
@@ -178,7 +189,10 @@ class Node:
         authority.kubeconfig(library / "kube-proxy/kubeconfig", self.plane.server, proxy, "system:kube-proxy")
         _write(library / "kube-proxy/config.yaml", json.dumps(proxy_configuration(self.name)))
         _write(library / "containerd-config/config.toml", CONTAINERD_CONFIGURATION)
-        _write(library / "cni-config/10-bridge.conflist", json.dumps(cni_configuration(network.pods_of_node(self.index))))
+        _write(
+            library / "cni-config/10-bridge.conflist",
+            json.dumps(cni_configuration(network.pods_of_node(self.index))),
+        )
 
 
 def _enter(machine: Process) -> list[str]:
@@ -239,8 +253,18 @@ def cni_configuration(pods: str) -> dict[str, Any]:
         "routes": [{"dst": "0.0.0.0/0"}],
         "dataDir": "/run/cni-addresses",  # addresses are given back by a "reboot", like the pods that had them
     }
-    bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "hairpinMode": True, "ipam": address_management}
-    return {"cniVersion": "1.0.0", "name": "pods", "plugins": [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}]}
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "hairpinMode": True,
+        "ipam": address_management,
+    }
+    return {
+        "cniVersion": "1.0.0",
+        "name": "pods",
+        "plugins": [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}],
+    }
 
 
 # restrict_oom_score_adj: without the SYS_RESOURCE capability runc otherwise dies with "can't get final child's PID from pipe".
@@ -266,7 +290,9 @@ def make_cgroups(path: str) -> None:
     for hierarchy in _hierarchies():
         group = hierarchy
         for name in path.split("/"):
-            with suppress(OSError):  # v2: what the parent may delegate differs by machine; the kubelet says what it lacks
+            with suppress(
+                OSError
+            ):  # v2: what the parent may delegate differs by machine; the kubelet says what it lacks
                 (group / "cgroup.subtree_control").write_text("+cpu +cpuset +memory +pids")
             group = group / name
             group.mkdir(exist_ok=True)
@@ -298,4 +324,8 @@ def _remove_cgroup(folder: Path) -> None:
 def _hierarchies() -> list[Path]:
     if (CGROUPS / "cgroup.controllers").exists():
         return [CGROUPS]
-    return [folder for folder in CGROUPS.iterdir() if (folder / "cgroup.procs").exists() and not folder.is_symlink()]
+    return [
+        folder
+        for folder in CGROUPS.iterdir()
+        if (folder / "cgroup.procs").exists() and not folder.is_symlink()
+    ]

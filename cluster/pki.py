@@ -38,10 +38,12 @@ class Authority:
         self.key = folder / "ca.key"
         if not self.key.exists():
             key = ec.generate_private_key(ec.SECP256R1())
-            certificate = _builder("taskyard-development", (), key).issuer_name(_name("taskyard-development", ()))
-            signed = certificate.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True).sign(
-                key, hashes.SHA256()
+            certificate = _builder("taskyard-development", (), key).issuer_name(
+                _name("taskyard-development", ())
             )
+            signed = certificate.add_extension(
+                x509.BasicConstraints(ca=True, path_length=None), critical=True
+            ).sign(key, hashes.SHA256())
             self.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
             _write_key(self.key, key)  # last: its presence says that both are whole
 
@@ -62,7 +64,9 @@ class Authority:
         builder = _builder(name, groups, key).issuer_name(authority.subject)
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         if hosts:
-            builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
+            )
         signed = builder.sign(signer, hashes.SHA256())
         pair.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
         _write_key(pair.key, key)  # last, as above
@@ -85,12 +89,18 @@ class Authority:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [
-                {"name": name, "cluster": {"server": server, "certificate-authority-data": encoded(self.certificate)}}
+                {
+                    "name": name,
+                    "cluster": {"server": server, "certificate-authority-data": encoded(self.certificate)},
+                }
             ],
             "users": [
                 {
                     "name": user,
-                    "user": {"client-certificate-data": encoded(pair.certificate), "client-key-data": encoded(pair.key)},
+                    "user": {
+                        "client-certificate-data": encoded(pair.certificate),
+                        "client-key-data": encoded(pair.key),
+                    },
                 }
             ],
             "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from cluster.errors import ClusterError
 
+EXITING = 0x4  # PF_EXITING of the kernel
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -29,7 +30,8 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        return find(self.pid) == self
+        """Whether it is there and not about to end: the first process of a node takes a while to die."""
+        return find(self.pid) == self and not _is_dying(self.pid)
 
 
 def find(pid: int) -> Process | None:
@@ -40,6 +42,18 @@ def find(pid: int) -> Process | None:
         return None
     state, *fields = stat.rpartition(")")[2].split()  # the name in parentheses may contain anything
     return None if state in "ZX" else Process(pid, int(fields[18]), BOOT)
+
+
+def _is_dying(pid: int) -> bool:
+    """Whether SIGKILL is on its way to it, or it is on its way out."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    flags = int(stat.rpartition(")")[2].split()[6])
+    pending = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
+    return bool(flags & EXITING) or any(mask & 1 << (signal.SIGKILL - 1) for mask in pending)
 
 
 GATE = 'read go && exec "$@" </dev/null'
@@ -93,7 +107,7 @@ def stop(process: Process, grace: float = 10.0) -> None:
     except ProcessLookupError:
         return
     try:
-        if not process.is_alive:
+        if find(process.pid) != process:
             return
         for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 30.0)):
             if patience <= 0:
@@ -135,12 +149,22 @@ class Register:
         partial.rename(file)
 
     def recall(self, part: str) -> Process | None:
-        """The part's process, if it still lives."""
+        """The part's process, if it lives."""
+        process = self.last(part)
+        return process if process is not None and process.is_alive else None
+
+    def last(self, part: str) -> Process | None:
+        """The part's process, alive or not."""
         try:
-            process = Process(**json.loads(self._file(part).read_text()))
+            return Process(**json.loads(self._file(part).read_text()))
         except FileNotFoundError:
             return None
-        return process if process.is_alive else None
+
+    def see_off(self, part: str) -> None:
+        """Waits until the part's last process is gone for good; one that was killed may hold its port for a moment."""
+        process = self.last(part)
+        if process is not None:
+            stop(process, grace=0)
 
     def forget(self, part: str) -> None:
         self._file(part).unlink(missing_ok=True)

@@ -22,7 +22,9 @@ class Progress:
         self.show("", force=True)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.show("failed" if error else "done", force=True)
         if self._live:
             print(flush=True)

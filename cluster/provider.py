@@ -47,11 +47,17 @@ def choose(environment: Mapping[str, str] = os.environ) -> Provider:
         case "kind":
             engine = answering_engine()
             if engine is None:
-                raise ClusterError("`CLUSTER=kind` needs a container engine, and neither docker nor podman answers.")
+                raise ClusterError(
+                    "`CLUSTER=kind` needs a container engine, and neither docker nor podman answers."
+                )
             return Kind(engine, int(nodes or 2))
         case "":
             engine = answering_engine()
-            return Kind(engine, int(nodes or 2)) if engine else Native(shape=Shape(int(nodes), 0) if nodes else None)
+            return (
+                Kind(engine, int(nodes or 2))
+                if engine
+                else Native(shape=Shape(int(nodes), 0) if nodes else None)
+            )
         case other:
             raise ClusterError(f"`CLUSTER` must be one of kind, native, current; it is {other!r}")
 

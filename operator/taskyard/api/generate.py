@@ -41,7 +41,10 @@ def task_crd() -> JSON:
     }
     # A Task is Pending from its first moment, also while no operator runs that could write so. Defaults are filled in
     # whenever an object is read, so this costs no write.
-    schema["properties"]["status"]["default"] = {"state": State.PENDING.value, "phase": State.PENDING.phase.value}
+    schema["properties"]["status"]["default"] = {
+        "state": State.PENDING.value,
+        "phase": State.PENDING.phase.value,
+    }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -1,0 +1,206 @@
+"""The native cluster against the machine it runs on: what it leaves, what it survives, what it never touches.
+
+These tests own the cluster: they kill and remove it. They run one after another, before all that needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cluster import network
+from cluster.errors import ClusterError
+from cluster.native import STATE, Native
+from cluster.node import PARTS
+from cluster.process import Register
+
+CONTROL_PLANE = ["etcd", "apiserver", "controller-manager", "scheduler"]
+NODE = ["machine", *PARTS]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a cluster could leave behind."""
+
+    mounts: str
+    links: tuple[str, ...]
+    routes: str
+    control_groups: tuple[str, ...]
+    network_namespaces: frozenset[str]
+    processes: frozenset[str]
+    state: tuple[str, ...]
+
+
+def look() -> Machine:
+    # Other work on this machine comes and goes; ours is known by its folder, or by a mount namespace of its own.
+    host = os.readlink("/proc/self/ns/mnt")
+    processes, namespaces = set(), set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            namespaces.add(os.readlink(folder / "ns/net"))
+            if "taskyard-cluster" in command or os.readlink(folder / "ns/mnt") != host:
+                processes.add(f"{folder.name} {command}")
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    groups = [str(group) for group in Path("/sys/fs/cgroup").rglob("taskyard*")]
+    routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout
+    return Machine(
+        mounts=Path("/proc/self/mounts").read_text(),
+        links=tuple(sorted(os.listdir("/sys/class/net"))),
+        routes=routes,
+        control_groups=tuple(sorted(groups)),
+        network_namespaces=frozenset(namespaces),
+        processes=frozenset(processes),
+        state=tuple(sorted(os.listdir(STATE))) if STATE.exists() else (),
+    )
+
+
+@pytest.fixture(scope="module")
+def native() -> Iterator[Native]:
+    cluster = Native()
+    cluster.down()
+    yield cluster
+
+
+@pytest.fixture
+def running(native: Native) -> Native:
+    native.up(dns=False)
+    return native
+
+
+def pids(native: Native) -> dict[str, int]:
+    register = Register(native.folder / "processes")
+    found = {part: register.recall(part) for part in register.parts()}
+    return {part: process.pid for part, process in found.items() if process is not None}
+
+
+def kubectl(native: Native, *arguments: str) -> str:
+    command = [native.kubectl, f"--kubeconfig={native.kubeconfig}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run_a_pod(native: Native, name: str) -> None:
+    """A container that really runs, on whichever node has room."""
+    kubectl(
+        native,
+        "run",
+        name,
+        "--image=localhost/taskyard-pause:dev",
+        "--image-pull-policy=Never",
+        "--restart=Never",
+    )
+    kubectl(native, "wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+
+
+def test_up_and_down_leave_the_machine_as_it_was(native: Native) -> None:
+    before = look()
+    native.up(dns=False)
+    run_a_pod(native, "guest")
+    during = look()
+    assert network.BRIDGE in during.links
+    assert during.control_groups
+    assert len(during.network_namespaces - before.network_namespaces) >= 3, "two nodes and a pod"
+    native.down()
+    assert look() == before
+
+
+def test_up_twice_changes_nothing(running: Native) -> None:
+    before = pids(running)
+    assert set(before) == {*CONTROL_PLANE, *(f"node{index}/{part}" for index in (1, 2) for part in NODE)}
+    running.up(dns=False)
+    assert pids(running) == before
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param(["apiserver"], id="the API server"),
+        pytest.param(["etcd"], id="etcd"),
+        pytest.param(["controller-manager", "scheduler"], id="controllers and scheduler"),
+        pytest.param(["node1/kubelet", "node1/containerd", "node2/kube-proxy"], id="parts of nodes"),
+        pytest.param(["node2/machine"], id="a whole node"),
+        pytest.param([*CONTROL_PLANE, "node1/machine", "node2/machine"], id="everything, as a reboot would"),
+    ],
+)
+def test_up_brings_back_what_was_killed_with_its_data(running: Native, parts: list[str]) -> None:
+    name = f"kept-{len(parts)}-{parts[0].replace('/', '-')}"
+    kubectl(running, "create", "configmap", name)
+    before = pids(running)
+    for part in parts:
+        os.kill(before[part], signal.SIGKILL)
+    running.up(dns=False)
+    after = pids(running)
+    assert set(after) == set(before)
+    assert all(after[part] != before[part] for part in parts)
+    kubectl(running, "get", "configmap", name)
+    run_a_pod(running, name)
+
+
+def test_a_part_can_be_stopped_and_started_alone(running: Native) -> None:
+    before = pids(running)
+    running.stop_part("node1/kubelet")
+    running.stop_part("apiserver")
+    assert set(before) - set(pids(running)) == {"node1/kubelet", "apiserver"}
+    running.start_part("apiserver")
+    running.start_part("node1/kubelet")
+    assert kubectl(running, "get", "--raw", "/readyz") == "ok"
+    assert set(pids(running)) == set(before)
+    with pytest.raises(ClusterError, match="no part is called 'node9/kubelet'"):
+        running.stop_part("node9/kubelet")
+
+
+@pytest.mark.parametrize("alive", [pytest.param(True, id="alive"), pytest.param(False, id="killed")])
+def test_a_cluster_of_another_making_is_replaced(
+    running: Native, alive: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = pids(running)
+    record = running.folder / "cluster.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"fingerprint": "that of another clone"}))
+    if not alive:
+        for pid in (before[part] for part in (*CONTROL_PLANE, "node1/machine", "node2/machine")):
+            os.kill(pid, signal.SIGKILL)
+    running.up(dns=False)
+    assert "of another making: replacing it" in capsys.readouterr().err
+    assert not set(pids(running).values()) & set(before.values())
+    run_a_pod(running, "fresh")
+
+
+def test_another_clone_of_the_same_making_shares_the_cluster(running: Native) -> None:
+    before = pids(running)
+    Native().up(dns=False)
+    assert pids(running) == before
+
+
+def test_data_that_etcd_cannot_read_is_given_up_and_said_so(
+    running: Native, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for pid in (pids(running)[part] for part in CONTROL_PLANE):
+        os.kill(pid, signal.SIGKILL)
+    for file in (running.folder / "etcd").rglob("*.wal"):
+        file.write_bytes(b"\xff" * 512)
+    running.up(dns=False)
+    assert "The data of the cluster cannot be read" in capsys.readouterr().err
+    assert kubectl(running, "get", "--raw", "/readyz") == "ok"
+
+
+def test_pretended_nodes_stand_beside_the_real_ones(running: Native) -> None:
+    kwok = Native("kwok")
+    kwok.up()
+    try:
+        kubectl(kwok, "create", "job", "pretended", "--image=none")
+        kubectl(kwok, "wait", "--for=condition=Complete", "job/pretended", "--timeout=30s")
+        assert len(kubectl(kwok, "get", "nodes", "-o", "name").split()) == 10
+    finally:
+        kwok.down()
+    assert kubectl(running, "get", "--raw", "/readyz") == "ok"
+    assert not kwok.folder.exists()

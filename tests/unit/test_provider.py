@@ -1,0 +1,64 @@
+"""Which cluster is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster import provider
+from cluster.current import Current
+from cluster.errors import ClusterError
+from cluster.kind import Kind, configuration
+from cluster.native import Native, Shape
+
+
+@pytest.mark.parametrize(
+    ("environment", "engine", "kind"),
+    [
+        pytest.param({}, "docker", Kind, id="kind where an engine answers"),
+        pytest.param({}, None, Native, id="native where none does"),
+        pytest.param({"CLUSTER": "native"}, "docker", Native, id="native when asked for, engine or not"),
+        pytest.param({"CLUSTER": "kind"}, "podman", Kind, id="kind by name"),
+        pytest.param(
+            {"CLUSTER": "current", "KUBECONFIG": "/a"}, "docker", Current, id="the user's own by name only"
+        ),
+    ],
+)
+def test_choice(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], engine: str | None, kind: type[object]
+) -> None:
+    monkeypatch.setattr(provider, "answering_engine", lambda: engine)
+    assert isinstance(provider.choose(environment), kind)
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        pytest.param({"CLUSTER": "minikube"}, "`CLUSTER` must be one of", id="an unknown provider"),
+        pytest.param({"NODES": "0"}, "`NODES` must be 1, 2 or 3", id="no nodes"),
+        pytest.param({"CLUSTER": "kind"}, "neither docker nor podman answers", id="kind without an engine"),
+        pytest.param(
+            {"CLUSTER": "current", "KUBECONFIG": "/a:/b"}, "must name one file", id="two kubeconfigs"
+        ),
+    ],
+)
+def test_refusal(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str) -> None:
+    monkeypatch.setattr(provider, "answering_engine", lambda: None)
+    with pytest.raises(ClusterError, match=message):
+        provider.choose(environment)
+
+
+def test_the_users_kubeconfig_is_the_one_that_is_named() -> None:
+    assert Current({"KUBECONFIG": "/some/config"}).kubeconfig == Path("/some/config")
+
+
+def test_kind_gets_as_many_workers_as_asked_for() -> None:
+    roles = configuration(2)["nodes"]
+    assert roles == [{"role": "control-plane"}, {"role": "worker"}, {"role": "worker"}]
+
+
+def test_without_root_the_native_cluster_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(ClusterError, match="needs root"):
+        Native(shape=Shape(1, 0)).up()

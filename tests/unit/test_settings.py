@@ -1,0 +1,37 @@
+"""What an operator can be told, and what it says to nonsense."""
+
+import pytest
+
+from taskyard.settings import BadSetting, LogFormat, load
+
+
+def test_by_default_it_serves_all_namespaces_under_a_name_of_its_own() -> None:
+    first, second = load({}, {}), load({}, {})
+    assert first.namespaces == ()
+    assert (first.lease_namespace, first.lease_name, first.health_port) == ("default", "taskyard", 8080)
+    assert first.identity != second.identity
+
+
+def test_an_option_wins_over_the_environment() -> None:
+    environment = {"TASKYARD_IDENTITY": "env", "TASKYARD_NAMESPACES": "a, b,", "TASKYARD_LOG_FORMAT": "JSON"}
+    settings = load({"identity": "option", "namespaces": None}, environment)
+    assert settings.identity == "option"
+    assert settings.namespaces == ("a", "b")
+    assert settings.log_format is LogFormat.JSON
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("TASKYARD_NAMESPACES", "a,B*", "--namespaces ($TASKYARD_NAMESPACES) must be a name"),
+        ("TASKYARD_HEALTH_PORT", "http", "--health-port ($TASKYARD_HEALTH_PORT) must be a port number"),
+        ("TASKYARD_HEALTH_PORT", "70000", "must be a port number"),
+        ("TASKYARD_LOG_FORMAT", "xml", "must be one of json, text; it is 'xml'"),
+        ("TASKYARD_LOG_LEVEL", "loud", "must be one of debug, info, warning, error"),
+        ("TASKYARD_LEASE_NAME", "a b", "--lease-name ($TASKYARD_LEASE_NAME) must be a name"),
+    ],
+)
+def test_nonsense_is_named(variable: str, value: str, message: str) -> None:
+    with pytest.raises(BadSetting) as raised:
+        load({}, {variable: value})
+    assert message in str(raised.value)
