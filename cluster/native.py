@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cluster import control_plane, images, network, node
@@ -97,12 +98,9 @@ class Native:
             try:
                 self._start(programs)
             except ClusterError as error:
-                if not comes_back:
+                if not comes_back or self._register.recall("etcd") is not None:
                     raise
-                print(
-                    f"The cluster does not come back with its data ({error}): starting afresh.",
-                    file=sys.stderr,
-                )
+                print(f"The data of the cluster cannot be read ({error}): starting afresh.", file=sys.stderr)
                 self._remove()
                 self._establish(wanted)
                 self._start(programs)
@@ -243,7 +241,8 @@ class Native:
             network.ensure_bridge()
         self._plane.prepare()
         began = time.monotonic()
-        was_whole = all(self._register.recall(part) for part in self._parts())
+        dead = [part for part in self._parts() if self._register.recall(part) is None]
+        silent = [part.partition("/")[0] for part in dead if part.endswith("/kubelet")]
         for part in control_plane.SERVERS:
             self._start_process(part, programs)
         self._wait_until_ready()
@@ -257,11 +256,9 @@ class Native:
             with ThreadPoolExecutor() as pool:
                 list(pool.map(Node.start, self._nodes()))
             self.load(list(images.build(["pause"], cache_folder(), root=PROJECT, say=_quietly).values()))
-        if not was_whole:
-            self._wait_for_nodes(shape)
-            print(
-                f"The cluster is up: {shape.nodes or shape.pretended} nodes, {time.monotonic() - began:.0f} s."
-            )
+        if dead:
+            self._wait_for_nodes(silent, since=datetime.now(UTC) - timedelta(seconds=time.monotonic() - began + 1))
+            print(f"The cluster is up: {shape.nodes or shape.pretended} nodes, {time.monotonic() - began:.0f} s.")
 
     def _start_process(self, part: str, programs: dict[str, Path]) -> None:
         if self._register.recall(part) is not None:
@@ -300,15 +297,22 @@ class Native:
     def _wait_until_ready(self) -> None:
         self._wait(self._is_ready, "the API server does not become ready", ("etcd", "apiserver"))
 
-    def _wait_for_nodes(self, shape: Shape) -> None:
-        expected = shape.nodes + shape.pretended
-        ready = "{range .items[*]}{.status.conditions[?(@.type=='Ready')].status}{'\\n'}{end}"
+    def _wait_for_nodes(self, started: Sequence[str], since: datetime) -> None:
+        """All are ready, and those that were just started have said so themselves: what is written may be old."""
+        shape = self._shape()
+        columns = "{.metadata.name} {.status.conditions[?(@.type=='Ready')]['status','lastHeartbeatTime']}"
 
         def all_ready() -> bool:
-            told = self._kubectl("get", "nodes", "-o", f"jsonpath={ready}")
-            return told.stdout.split().count("True") >= expected
+            for each in self._nodes():
+                each.start()  # a kubelet that comes before its containerd is ready ends; systemd would start it again, too
+            told = self._kubectl("get", "nodes", "-o", f"jsonpath={{range .items[*]}}{columns}{{'\\n'}}{{end}}")
+            rows = [line.split() for line in told.stdout.splitlines() if len(line.split()) == 3]
+            ready = {name: datetime.fromisoformat(heard) for name, status, heard in rows if status == "True"}
+            return len(ready) >= shape.nodes + shape.pretended and all(
+                name in ready and ready[name] >= since for name in started
+            )
 
-        self._wait(all_ready, "the nodes do not become ready", self._parts())
+        self._wait(all_ready, "the nodes do not become ready", control_plane.PARTS)
 
     def _wait(self, condition: Callable[[], bool], failure: str, parts: Sequence[str]) -> None:
         """Waits on the condition, but not on parts that have ended meanwhile."""

@@ -48,9 +48,6 @@ class Node:
     def part(self, name: str) -> str:
         return f"{self.name}/{name}"
 
-    def is_whole(self) -> bool:
-        return all(self.register.recall(self.part(part)) for part in ("machine", *PARTS))
-
     def start(self) -> None:
         machine = self.register.recall(self.part("machine")) or self._boot()
         for part in PARTS:
@@ -101,6 +98,7 @@ class Node:
         for part in PARTS:
             self.register.forget(self.part(part))
         self._write_configuration()
+        remove_cgroups(self.cgroup)  # a reboot leaves none, and the kubelet waits for pods whose group it finds
         make_cgroups(self.cgroup)
         log = self._log("machine")
         others = [index for index in range(1, self.count + 1) if index != self.index]

@@ -30,30 +30,34 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is there and not about to end: the first process of a node takes a while to die."""
-        return find(self.pid) == self and not _is_dying(self.pid)
+        """Whether it is there and not about to end: a killed process may take a while to be gone with all of its threads."""
+        return find(self.pid) == self and not _is_ending(self.pid)
 
 
 def find(pid: int) -> Process | None:
-    """The process that has this pid now; one that ended and was not reaped yet is none."""
+    """The process that has this pid now, be it alive, ending, or ended and not reaped yet."""
+    fields = _stat(pid)
+    return Process(pid, int(fields[19]), BOOT) if fields else None
+
+
+def _stat(pid: int) -> list[str]:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return None
-    state, *fields = stat.rpartition(")")[2].split()  # the name in parentheses may contain anything
-    return None if state in "ZX" else Process(pid, int(fields[18]), BOOT)
+        return []
+    return stat.rpartition(")")[2].split()  # the name in parentheses before may contain anything
 
 
-def _is_dying(pid: int) -> bool:
-    """Whether SIGKILL is on its way to it, or it is on its way out."""
+def _is_ending(pid: int) -> bool:
+    """Whether SIGKILL is on its way to it, or it is on its way out, or it waits to be reaped."""
+    fields = _stat(pid)
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
         status = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return True
-    flags = int(stat.rpartition(")")[2].split()[6])
     pending = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
-    return bool(flags & EXITING) or any(mask & 1 << (signal.SIGKILL - 1) for mask in pending)
+    is_killed = any(mask & 1 << (signal.SIGKILL - 1) for mask in pending)
+    return is_killed or not fields or fields[0] in "ZX" or bool(int(fields[6]) & EXITING)
 
 
 GATE = 'read go && exec "$@" </dev/null'
@@ -78,7 +82,7 @@ def start(
             cwd="/",
         )
     process = _only_child(begun.pid) if wrapper else find(begun.pid)
-    if process is None:
+    if process is None or not process.is_alive:
         raise ClusterError(f"{Path(command[0]).name} ended at once; its last words: {last_words(log)}")
     remember(process)
     assert begun.stdin is not None
@@ -90,7 +94,7 @@ def start(
 
 def _only_child(pid: int) -> Process | None:
     deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and find(pid) is not None:
+    while time.monotonic() < deadline and not _is_ending(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
             children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
             child = find(int(children[0])) if children else None

@@ -26,6 +26,7 @@ from taskyard.core.model import (
 from tests.unit.build import CLAIMED, NOW, STARTED, ended, job, live, pod, seconds, snapshot, started, task
 
 PENDING, CLAIM, RUN = State.PENDING, State.CLAIMED, State.RUNNING
+RECORDED = task(RUN, runs=(Run(0, 1, RUN, pod="hello-1-abcde"),))
 REFUSED_NOW = Refusal(malformed=False, message="exceeded quota", at=NOW)
 
 
@@ -91,6 +92,21 @@ def written(decision: Decision) -> Status:
             snapshot(task(CLAIM, attempt=2), pod(attempt=1), live=live()),
             StopPod(pod(attempt=1)),
             id="a pod of another attempt is stopped",
+        ),
+        pytest.param(
+            snapshot(RECORDED, pod(PodPhase.RUNNING, name="second"), live=live()),
+            StopPod(pod(PodPhase.RUNNING, name="second")),
+            id="a second pod that the Job made for a started run is stopped",
+        ),
+        pytest.param(
+            snapshot(RECORDED, pod(PodPhase.RUNNING, name="second", deleting=True)),
+            None,
+            id="a run is not over while a second pod of it lives",
+        ),
+        pytest.param(
+            snapshot(RECORDED, pod(PodPhase.FAILED, ended(1), name="second")),
+            Look(),
+            id="a second pod's end is not the run's",
         ),
         pytest.param(
             snapshot(task(State.COMPLETED), pod(PodPhase.RUNNING), live=live()),
@@ -280,7 +296,10 @@ def test_a_start_is_recorded_with_its_place() -> None:
 
 def test_a_verdict_completes_the_record_of_its_run() -> None:
     of = task(
-        RUN, run_count=1, started_at=STARTED, runs=(Run(0, 1, RUN, pod="p", node="n", started_at=STARTED),)
+        RUN,
+        run_count=1,
+        started_at=STARTED,
+        runs=(Run(0, 1, RUN, pod="hello-1-abcde", node="n", started_at=STARTED),),
     )
     status = written(decide(snapshot(of, pod(PodPhase.FAILED, ended(3))), NOW))
     assert (status.completed_at, status.failed_at, status.run_count) == (NOW, NOW, 1)

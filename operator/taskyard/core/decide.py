@@ -53,13 +53,22 @@ def decide(snapshot: Snapshot, now: datetime) -> Decision:
 
 
 def stray(snapshot: Snapshot) -> Pod | None:
-    """A pod that runs without being the current attempt of an active task."""
-    status = snapshot.task.status
+    """A pod that runs without being the current run of an active task."""
     for pod in snapshot.pods:
-        is_current = status.state in ACTIVE_STATES and pod.attempt == status.attempt
-        if pod.is_alive and not pod.deleting and not is_current:
+        if pod.is_alive and not pod.deleting and not is_of_run(pod, snapshot.task.status):
             return pod
     return None
+
+
+def is_of_run(pod: Pod, status: Status) -> bool:
+    """Whether this pod is the current run. A run has one pod: the one that was recorded when it started.
+
+    A Job makes a second one if the first vanishes uncounted, its finalizer stripped: backoffLimit 0 or not.
+    """
+    if status.state not in ACTIVE_STATES or pod.attempt != status.attempt:
+        return False
+    recorded = recorded_run(status)
+    return recorded is None or recorded.pod in {None, pod.name}
 
 
 def wait(snapshot: Snapshot, now: datetime) -> Decision:
@@ -88,9 +97,9 @@ def claim(snapshot: Snapshot, now: datetime) -> Decision:
 
 
 def follow(snapshot: Snapshot, now: datetime) -> Decision:
-    """Claimed or running: go by the pods of the current attempt."""
+    """Claimed or running: go by the pods of the current run."""
     task = snapshot.task
-    pods = [pod for pod in snapshot.pods if pod.attempt == task.status.attempt]
+    pods = [pod for pod in snapshot.pods if is_of_run(pod, task.status)]
     alive = [pod for pod in pods if pod.is_alive]
     if alive:
         return begin(snapshot, min(alive, key=_age))
@@ -101,6 +110,8 @@ def follow(snapshot: Snapshot, now: datetime) -> Decision:
         return resolve(snapshot, ending, now)
     if task.status.state is State.CLAIMED and not pods:
         return launch(snapshot, now)
+    if any(pod.is_alive for pod in snapshot.pods):
+        return acknowledge(snapshot)  # a stray is being stopped: nothing is over while it lives
     # There was a pod and none is known. Only a live look may say so: a quiet cache proves nothing.
     if snapshot.live is None:
         return Decision(Look())
@@ -216,7 +227,7 @@ def resolve(snapshot: Snapshot, ending: verdict.Ending, now: datetime) -> Decisi
 
 def ended_run(snapshot: Snapshot, outcome: Status, evidence: verdict.Evidence) -> Run:
     """The record of the run that ended, with what was known of it before: a lost pod tells nothing more."""
-    known = next((run for run in outcome.runs if run.number == outcome.run), None)
+    known = recorded_run(outcome)
     return Run(
         number=outcome.run,
         attempt=outcome.attempt,
@@ -231,6 +242,11 @@ def ended_run(snapshot: Snapshot, outcome: Status, evidence: verdict.Evidence) -
         signal=evidence.signal,
         message=outcome.message,
     )
+
+
+def recorded_run(status: Status) -> Run | None:
+    """The current run's entry in the history: there once its container has started."""
+    return next((run for run in status.runs if run.number == status.run), None)
 
 
 def with_error(status: Status, state: State, error: Error) -> Status:
