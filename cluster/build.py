@@ -1,7 +1,8 @@
 """Builds the programs of a cluster from pinned Go modules into a cache folder, once.
 
-A program lives in `<cache>/programs/<module>-<hash of go.mod, go.sum and flags>/<name>`; it appears there by a rename, so what
-is there is whole. An interrupted build goes on where it was, because Go's own build cache keeps every finished package.
+A program lives in `<cache>/programs/<module>-<hash of go.mod, go.sum and flags>/<name>`; it appears there by
+a rename, so what is there is whole. An interrupted build goes on where it was, because Go's own build cache
+keeps every finished package.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def find_go() -> Path:
 
 
 def kwok_stages() -> Path:
-    """A folder with the stages by which kwok plays nodes and pods: YAML files of its own module, kept beside the program."""
+    """The folder of the stages by which kwok plays nodes and pods: YAML files of its own module."""
     folder = _module_folder("kwok") / "stages"
     if folder.exists():
         return folder
@@ -156,7 +157,7 @@ def _build(go: Path, module: str, programs: list[Program], label: str) -> None:
         _run_go([go, "mod", "download"], source, progress, "the Go modules could not be downloaded")
         packages = [program.package for program in programs]
         total = _count_packages(go, source, packages)
-        build = [
+        build: list[str | Path] = [
             go,
             "build",
             "-v",

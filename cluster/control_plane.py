@@ -1,4 +1,4 @@
-"""The command lines of a control plane: etcd, API server, controller manager, scheduler, each with a certificate of its own."""
+"""The command lines of a control plane; each of its parts has a certificate with a role of its own."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class ControlPlane:
             "--anonymous-auth=false",
             "--allow-privileged=true",
             "--profiling=false",
-            # loopback cannot be announced as an endpoint; only the kwok control plane is there, and its pods call nobody
+            # loopback cannot be announced as an endpoint; the kwok control plane is there, and its pods call nobody
             *(["--endpoint-reconciler-type=none"] if self.address.startswith("127.") else []),
         ]
 

@@ -1,4 +1,4 @@
-"""The user's own cluster: whatever the kubeconfig's current context is. Nothing is started, stopped or loaded there."""
+"""The user's own cluster: the current context of a kubeconfig. Nothing is started, stopped or loaded there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make demo`: a cluster, Taskyard on it, the example Tasks, and their way from Pending to their verdicts, live."""
+"""`make demo`: a cluster, Taskyard on it, and the example Tasks on their way to their verdicts, live."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def _clear_namespace(provider: Provider) -> None:
 
 @contextmanager
 def _transitions_shown(provider: Provider) -> Iterator[None]:
-    """Prints what `kubectl get tasks --watch` says, as it says it, less the lines in which only the age is new."""
-    command = [provider.kubectl, f"--kubeconfig={provider.kubeconfig}", f"--namespace={NAMESPACE}"]
+    """Prints what `kubectl get tasks --watch` says, less the lines in which only the age is new."""
+    command = [str(provider.kubectl), f"--kubeconfig={provider.kubeconfig}", f"--namespace={NAMESPACE}"]
     watch = subprocess.Popen(
         [*command, "get", "tasks", "--watch"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )

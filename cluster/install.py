@@ -15,7 +15,7 @@ RELEASE = "taskyard"
 
 
 def install(provider: Provider, *task_images: str) -> None:
-    """Installs or upgrades; waits until the operator is ready. The images of tasks are loaded beside the operator's."""
+    """Installs or upgrades, with images for tasks beside the operator's; waits until the operator is ready."""
     helm = ensure_programs(["helm"])["helm"]
     archives = images.build(["operator", *task_images], cache_folder(), root=PROJECT)
     provider.load(list(archives.values()))

@@ -29,7 +29,7 @@ class Kind:
         return ensure_programs(["kubectl"])["kubectl"]
 
     def up(self, *, dns: bool = True) -> None:
-        """kind brings its own DNS. A cluster that stands is used as it is; after a reboot its containers are started again."""
+        """A cluster that stands is used as it is; stopped containers are started again. kind brings its own DNS."""
         if not self._stands():
             self._folder.mkdir(parents=True, exist_ok=True)
             config = self._folder / "config.json"

@@ -1,7 +1,7 @@
-"""The native provider: a control plane of real programs on this machine, nodes in namespaces, or kwok's pretended nodes.
+"""The native provider: real programs on this machine, nodes in namespaces, or kwok's pretended nodes.
 
-All state is in one folder of the machine, not of the clone: whichever clone of the project calls, it finds the cluster that is there,
-and uses it if it is of the same making, or replaces it if not.
+All state is in one folder of the machine, not of the clone: whichever clone of the project calls, it finds the
+cluster that is there, and uses it if it is of the same making, or replaces it if not.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Native:
     # What only this provider can: parts that die and come back.
 
     def stop_part(self, part: str) -> None:
-        """SIGKILL to `apiserver`, `etcd`, …, or `node1/kubelet`, `node1/containerd`, `node1/machine` (the power cord)."""
+        """SIGKILL to `apiserver`, `etcd`, …, `node1/kubelet`, or `node1/machine`, which is its power cord."""
         if part not in self._parts():
             raise ClusterError(f"no part is called {part!r}; there are {', '.join(self._parts())}")
         process = self._register.recall(part)
@@ -161,7 +161,8 @@ class Native:
     def _require_root(self) -> None:
         if os.geteuid() != 0:
             raise ClusterError(
-                "A cluster without a container engine needs root, for namespaces and control groups: use sudo, or start Docker."
+                "A cluster without a container engine needs root, for namespaces and control groups: "
+                "use sudo, or start Docker."
             )
 
     def _ensure_parts(self) -> dict[str, Path]:
@@ -257,8 +258,12 @@ class Native:
                 list(pool.map(Node.start, self._nodes()))
             self.load(list(images.build(["pause"], cache_folder(), root=PROJECT, say=_quietly).values()))
         if dead:
-            self._wait_for_nodes(silent, since=datetime.now(UTC) - timedelta(seconds=time.monotonic() - began + 1))
-            print(f"The cluster is up: {shape.nodes or shape.pretended} nodes, {time.monotonic() - began:.0f} s.")
+            self._wait_for_nodes(
+                silent, since=datetime.now(UTC) - timedelta(seconds=time.monotonic() - began + 1)
+            )
+            print(
+                f"The cluster is up: {shape.nodes or shape.pretended} nodes, {time.monotonic() - began:.0f} s."
+            )
 
     def _start_process(self, part: str, programs: dict[str, Path]) -> None:
         if self._register.recall(part) is not None:
@@ -304,8 +309,10 @@ class Native:
 
         def all_ready() -> bool:
             for each in self._nodes():
-                each.start()  # a kubelet that comes before its containerd is ready ends; systemd would start it again, too
-            told = self._kubectl("get", "nodes", "-o", f"jsonpath={{range .items[*]}}{columns}{{'\\n'}}{{end}}")
+                each.start()  # a kubelet ends if its containerd is not ready yet; systemd would start it again
+            told = self._kubectl(
+                "get", "nodes", "-o", f"jsonpath={{range .items[*]}}{columns}{{'\\n'}}{{end}}"
+            )
             rows = [line.split() for line in told.stdout.splitlines() if len(line.split()) == 3]
             ready = {name: datetime.fromisoformat(heard) for name, status, heard in rows if status == "True"}
             return len(ready) >= shape.nodes + shape.pretended and all(
@@ -375,7 +382,7 @@ def _record_of(shape: Shape) -> dict[str, object]:
 
 
 def _stop_order(part: str) -> tuple[int, str]:
-    """Nodes first, at once (the machine takes all of its parts along), then the control plane from the outside in."""
+    """Nodes first (a machine takes all of its parts along), then the control plane from the outside in."""
     if "/" in part:
         return (0 if part.endswith("/machine") else 1, part)
     return (9 - control_plane.PARTS.index(part) if part in control_plane.PARTS else 2, part)

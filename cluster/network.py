@@ -1,7 +1,8 @@
 """Addresses of the native cluster, and the bridge that joins its nodes.
 
-198.18.0.0/15 is reserved for tests of network devices (RFC 2544), so it meets neither an office network nor Docker's pools. Nothing
-here forwards to the outside: pods reach each other, Services and the API server, and nothing else.
+198.18.0.0/15 is reserved for tests of network devices (RFC 2544), so it meets neither an office network nor
+Docker's pools. Nothing here forwards to the outside: pods reach each other, Services and the API server, and
+nothing else.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def remove_bridge() -> None:
 
 
 def connect_node(index: int, pid: int) -> None:
-    """Plugs the network namespace of a node's first process into the bridge. The cable vanishes with the namespace."""
+    """Plugs the network namespace of a node into the bridge. The cable vanishes with the namespace."""
     link = link_of_node(index)
     if has_link(link):  # left by a node that died this moment
         ip("link", "delete", link, check=False)

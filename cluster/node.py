@@ -1,7 +1,8 @@
 """A node: Linux namespaces that look like a machine, with containerd, a kubelet and kube-proxy in it.
 
-Killing the node's first process is a power cut: the kernel ends every container, mount and interface with it. Killing only the kubelet
-and containerd is a node that fell silent: its containers run on. Both are what tests of node loss need.
+Killing the node's first process is a power cut: the kernel ends every container, mount and interface with it.
+Killing only the kubelet and containerd is a node that fell silent: its containers run on. Both are what tests
+of node loss need.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ class Node:
         for part in PARTS:
             self.register.forget(self.part(part))
         self._write_configuration()
-        remove_cgroups(self.cgroup)  # a reboot leaves none, and the kubelet waits for pods whose group it finds
+        remove_cgroups(
+            self.cgroup
+        )  # a reboot leaves none, and the kubelet waits for pods whose group it finds
         make_cgroups(self.cgroup)
         log = self._log("machine")
         others = [index for index in range(1, self.count + 1) if index != self.index]
@@ -220,7 +223,7 @@ def kubelet_configuration(address: str, cgroup: str) -> dict[str, Any]:
         "clusterDNS": [network.DNS_SERVICE],
         "clusterDomain": "cluster.local",
         "resolvConf": "/var/lib/kubelet/resolv.conf",
-        "cgroupDriver": "cgroupfs",  # there may be no systemd, and in this pid namespace there is none to talk to
+        "cgroupDriver": "cgroupfs",  # in this pid namespace there is no systemd to talk to
         "cgroupRoot": f"/{cgroup}",
         "failSwapOn": False,
         "failCgroupV1": False,
@@ -265,7 +268,8 @@ def cni_configuration(pods: str) -> dict[str, Any]:
     }
 
 
-# restrict_oom_score_adj: without the SYS_RESOURCE capability runc otherwise dies with "can't get final child's PID from pipe".
+# restrict_oom_score_adj: without the SYS_RESOURCE capability runc otherwise dies with "can't get final child's
+# PID from pipe".
 CONTAINERD_CONFIGURATION = f"""\
 version = 2
 [grpc]
@@ -284,7 +288,7 @@ version = 2
 
 
 def make_cgroups(path: str) -> None:
-    """The group under which a node's pods live, in every hierarchy: one with cgroups v2, a dozen with v1."""
+    """The group of a node's pods, in every hierarchy: one with cgroups v2, a dozen with v1."""
     for hierarchy in _hierarchies():
         group = hierarchy
         for name in path.split("/"):

@@ -1,6 +1,7 @@
-"""Processes that outlive this program: started in the background, remembered by pid *and* start time, stopped by nothing less.
+"""Processes that outlive this program: remembered by pid *and* start time, and stopped by nothing less.
 
-A pid alone is reused by the kernel, and a name belongs to anybody; pid, start time and boot id together are one process for ever.
+A pid alone is reused by the kernel, and a name belongs to anybody; pid, start time and boot id together are one
+process for ever.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is there and not about to end: a killed process may take a while to be gone with all of its threads."""
+        """Whether it is there and not about to end: a killed process may take a while to be gone."""
         return find(self.pid) == self and not _is_ending(self.pid)
 
 
@@ -55,7 +56,9 @@ def _is_ending(pid: int) -> bool:
         status = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return True
-    pending = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
+    pending = [
+        int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))
+    ]
     is_killed = any(mask & 1 << (signal.SIGKILL - 1) for mask in pending)
     return is_killed or not fields or fields[0] in "ZX" or bool(int(fields[6]) & EXITING)
 
@@ -68,8 +71,9 @@ def start(
 ) -> Process:
     """Starts a process in a session of its own, where neither Ctrl-C nor the end of the terminal reaches it.
 
-    It waits at a gate until it is remembered: were this program killed in between, the gate's pipe would close and the process end,
-    so there is never one that nobody knows of. With a wrapper that forks (`unshare --fork`, `nsenter --pid`) its child is meant.
+    It waits at a gate until it is remembered: were this program killed in between, the gate's pipe would close
+    and the process end, so there is never one that nobody knows of. With a wrapper that forks (`unshare --fork`,
+    `nsenter --pid`) its child is meant.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
@@ -105,7 +109,7 @@ def _only_child(pid: int) -> Process | None:
 
 
 def stop(process: Process, grace: float = 10.0) -> None:
-    """SIGTERM, then SIGKILL; returns when it is gone. A process that is not the remembered one is left alone."""
+    """SIGTERM, then SIGKILL; returns when it is gone. A stranger under the same pid is left alone."""
     try:
         handle = os.pidfd_open(process.pid)  # from here on the pid cannot be reused under our hands
     except ProcessLookupError:
@@ -165,7 +169,7 @@ class Register:
             return None
 
     def see_off(self, part: str) -> None:
-        """Waits until the part's last process is gone for good; one that was killed may hold its port for a moment."""
+        """Waits until the part's last process is gone for good; a killed one may hold its port for a while."""
         process = self.last(part)
         if process is not None:
             stop(process, grace=0)

@@ -1,4 +1,4 @@
-"""Progress that a person can follow: what, how many of how many, elapsed. One live line in a terminal, a line now and then in a log."""
+"""Progress that a person can follow: one live line in a terminal, a line now and then in a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is built, from which Go module. The versions themselves are pinned, with checksums, in `go/*/go.mod` and `go.sum`."""
+"""What is built, from which Go module. Versions are pinned, with checksums, in `go/*/go.mod` and `go.sum`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make test`: every part in turn, then one line a part with its time. `python -m tests PART…` runs some of them."""
+"""`make test`: every part in turn, then one line a part with its time. `python -m tests PART…` runs some."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ class Outcome:
 
 
 def lint() -> bool:
-    commands = (
+    commands: tuple[list[str | Path], ...] = (
         [BIN / "ruff", "format", "--check", "--quiet", "."],
         [BIN / "ruff", "check", "--quiet", "."],
         [BIN / "mypy", "--no-error-summary", "operator/taskyard", "cluster", "tests"],
         [BIN / "lint-imports", "--no-cache"],
     )
-    return all([_run(*command) for command in commands]) and verify()
+    passed = [_run(*command) for command in commands]  # all of them, whatever the first says
+    return all(passed) and verify()
 
 
 def verify() -> bool:
@@ -52,7 +53,7 @@ def unit() -> bool:
 
 
 def machine() -> bool:
-    """The cluster program itself. It starts, kills and removes the native cluster, so it comes before all that needs one."""
+    """The cluster program itself. It kills and removes the native cluster, so it comes before all that needs one."""
     if not isinstance(choose(), Native):
         print("The cluster here is not the native one: nothing of ours to start and stop.")
         return True

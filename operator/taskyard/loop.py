@@ -127,6 +127,8 @@ class Loop:
                 self._failures.pop(uid, None)
             except Unavailable as exc:
                 self._try_again(uid, str(exc), exc.after)
+            except Rejected as exc:  # rights that are missing, or not known yet to an API server that starts
+                self._try_again(uid, str(exc))
             except Exception as exc:  # so that one bad object stops nobody
                 logger.exception("step failed", extra={"uid": uid})
                 self._try_again(uid, repr(exc))

@@ -1,4 +1,4 @@
-"""The Helm chart, by the real Helm. That it installs and works is shown by the cluster tests, which run on it."""
+"""The Helm chart, by the real Helm. That it works is shown by the cluster tests, which run on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One cluster for all tests, a namespace for each. `make test` has brought it up and installed Taskyard before."""
+"""One cluster for all tests, a namespace for each. `make test` has installed Taskyard before."""
 
 from __future__ import annotations
 

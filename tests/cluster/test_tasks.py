@@ -55,11 +55,12 @@ def test_a_running_task_that_is_deleted_takes_its_pod_along(kubectl: Kubectl) ->
 
 
 def test_the_task_knows_who_it_is(kubectl: Kubectl) -> None:
-    script = 'echo "$TASKYARD_TASK $TASKYARD_NAMESPACE $TASKYARD_UID $TASKYARD_RUN"; ls /var/run/secrets 2>&1; id -u'
+    words = 'echo "$TASKYARD_TASK $TASKYARD_NAMESPACE $TASKYARD_UID $TASKYARD_RUN"'
+    script = f"{words}; ls /var/run/secrets 2>&1; id -u"
     kubectl.create(task("self", script))
     found = kubectl.wait("self", "Succeeded")
-    words, no_token, user = kubectl("logs", found["status"]["runs"][0]["pod"]).splitlines()
-    assert words.split() == ["self", kubectl.namespace, found["metadata"]["uid"], "0"]
+    identity, no_token, user = kubectl("logs", found["status"]["runs"][0]["pod"]).splitlines()
+    assert identity.split() == ["self", kubectl.namespace, found["metadata"]["uid"], "0"]
     assert "No such file" in no_token, "a task that asks for no service account gets no token of one"
     assert user == "65532"
 
@@ -75,13 +76,15 @@ def test_python_tasks_run_as_somebody_harmless(kubectl: Kubectl) -> None:
 @pytest.mark.parametrize(
     ("script", "code", "signal"),
     [
-        pytest.param("kill -KILL $$", "Signal", 9, id="killed by a signal"),
+        pytest.param("exec tail /dev/zero", "OOMKilled", 9, id="more memory than it may have"),
         pytest.param("exit 137", "Signal", 9, id="an exit code that means a signal"),
         pytest.param("exit 1", "ExitCode", None, id="a plain failure"),
     ],
 )
 def test_how_a_task_ended_is_told_apart(kubectl: Kubectl, script: str, code: str, signal: int | None) -> None:
-    kubectl.create(task("ended", script))
+    manifest = task("ended", script)
+    manifest["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] = {"memory": "32Mi"}
+    kubectl.create(manifest)
     status = kubectl.wait("ended", "Succeeded=false")["status"]
     assert (status["state"], status["reason"], status["runs"][0].get("signal")) == ("Failed", code, signal)
 

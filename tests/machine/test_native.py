@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,13 +39,13 @@ class Machine:
 
 def look() -> Machine:
     # Other work on this machine comes and goes; ours is known by its folder, or by a mount namespace of its own.
-    host = os.readlink("/proc/self/ns/mnt")
+    host = Path("/proc/self/ns/mnt").readlink()
     processes, namespaces = set(), set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            namespaces.add(os.readlink(folder / "ns/net"))
-            if "taskyard-cluster" in command or os.readlink(folder / "ns/mnt") != host:
+            namespaces.add(str((folder / "ns/net").readlink()))
+            if "taskyard-cluster" in command or (folder / "ns/mnt").readlink() != host:
                 processes.add(f"{folder.name} {command}")
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
@@ -54,20 +53,20 @@ def look() -> Machine:
     routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout
     return Machine(
         mounts=Path("/proc/self/mounts").read_text(),
-        links=tuple(sorted(os.listdir("/sys/class/net"))),
+        links=tuple(sorted(link.name for link in Path("/sys/class/net").iterdir())),
         routes=routes,
         control_groups=tuple(sorted(groups)),
         network_namespaces=frozenset(namespaces),
         processes=frozenset(processes),
-        state=tuple(sorted(os.listdir(STATE))) if STATE.exists() else (),
+        state=tuple(sorted(folder.name for folder in STATE.iterdir())) if STATE.exists() else (),
     )
 
 
 @pytest.fixture(scope="module")
-def native() -> Iterator[Native]:
+def native() -> Native:
     cluster = Native()
     cluster.down()
-    yield cluster
+    return cluster
 
 
 @pytest.fixture
@@ -83,7 +82,7 @@ def pids(native: Native) -> dict[str, int]:
 
 
 def kubectl(native: Native, *arguments: str) -> str:
-    command = [native.kubectl, f"--kubeconfig={native.kubeconfig}", *arguments]
+    command = [str(native.kubectl), f"--kubeconfig={native.kubeconfig}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -39,8 +39,8 @@ def task_crd() -> JSON:
         "kind": {"type": "string", "description": "`Task`."},
         "metadata": {"type": "object"},
     }
-    # A Task is Pending from its first moment, also while no operator runs that could write so. Defaults are filled in
-    # whenever an object is read, so this costs no write.
+    # A Task is Pending from its first moment, also while no operator runs that could write so. Defaults are
+    # filled in whenever an object is read, so this costs no write.
     schema["properties"]["status"]["default"] = {
         "state": State.PENDING.value,
         "phase": State.PENDING.phase.value,
