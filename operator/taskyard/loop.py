@@ -231,7 +231,8 @@ class Loop:
 
     async def _look(self, task: Task) -> Live | None:
         """Read all about one Task from the API server into the cache; None if there is no such Task."""
-        if not await self._read_task(task):
+        current = await self._read_task(task)
+        if current is None:
             return None
         found, moment = set[str](), 0
         async for page in self._cluster.pages(PODS, task.namespace, manifest.uid_selector(task.uid)):
@@ -242,7 +243,7 @@ class Loop:
         for pod in self._cache.pods_of(task.uid):
             if pod.uid not in found and pod.resource_version <= moment:
                 self._cache.miss_pod(pod, moment)
-        live = Live(job=await self._read_job(task))
+        live = Live(job=await self._read_job(current))
         self._cache.looked(task.uid, self._now())
         return live
 
@@ -254,8 +255,8 @@ class Loop:
         self._cache.see_job(task.uid, found)
         return parse.job(found)
 
-    async def _read_task(self, task: Task) -> bool:
-        """Whether the Task is still there; if so the cache has its newest state."""
+    async def _read_task(self, task: Task) -> Task | None:
+        """The Task as it is now, in the cache too; None if it is gone, and then forgotten."""
         try:
             found: dict[str, Any] | None = await self._cluster.get(TASKS, task.namespace, task.name)
         except NotFound:
@@ -263,10 +264,10 @@ class Loop:
         if found is None or parse.uid(found) != task.uid:
             logger.info("task is gone", extra=_fields(task))
             self._cache.forget_task(task.uid)
-            return False
+            return None
         self._cache.see_task(found)
         self._cache.found_task(task.uid)
-        return True
+        return parse.task(found)
 
 
 _WORDS: Final = {State.CLAIMED: "claimed", State.RUNNING: "running", State.PENDING: "pending"}

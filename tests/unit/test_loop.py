@@ -9,6 +9,7 @@ from taskyard import loop as loop_module
 from taskyard.cluster import JOBS, PODS, TASKS, Kind, Rejected, Unavailable
 from taskyard.core import manifest, parse
 from taskyard.loop import Clock
+from taskyard.watch import Watch
 from tests.unit.world import NAMESPACE, Operator, World
 
 WRITES = {"create", "patch_status", "delete"}
@@ -213,6 +214,27 @@ async def test_a_pod_of_another_attempt_is_stopped() -> None:
     }
     assert deleting == {"stray"}
     assert world.cluster.calls.count(("delete", "pods")) == 1
+
+
+async def test_a_look_asks_for_the_job_of_the_attempt_that_it_finds() -> None:
+    world = World()
+    operator = await world.operator()
+    await world.submit()
+    await operator.settle()
+    world.make_pods()
+    world.pod_runs()
+    await operator.settle()
+    operator.is_deaf = True
+    world.set_job_status(succeeded=1)
+    world.remove_pods()
+    task = world.task()
+    world.cluster.put(
+        TASKS, task | {"status": task["status"] | {"attempt": 2, "state": "Claimed", "runs": []}}
+    )
+    await Watch(world.cluster, operator.cache, []).list_everything()
+    await operator.settle()
+    assert (world.status()["state"], world.status()["attempt"]) == ("Claimed", 2)
+    assert len(world.jobs()) == 2
 
 
 async def test_a_foreign_job_is_shown_and_waited_out() -> None:
