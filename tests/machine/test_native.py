@@ -190,16 +190,3 @@ def test_data_that_etcd_cannot_read_is_given_up_and_said_so(
     running.up(dns=False)
     assert "The data of the cluster cannot be read" in capsys.readouterr().err
     assert kubectl(running, "get", "--raw", "/readyz") == "ok"
-
-
-def test_pretended_nodes_stand_beside_the_real_ones(running: Native) -> None:
-    kwok = Native("kwok")
-    kwok.up()
-    try:
-        kubectl(kwok, "create", "job", "pretended", "--image=none")
-        kubectl(kwok, "wait", "--for=condition=Complete", "job/pretended", "--timeout=30s")
-        assert len(kubectl(kwok, "get", "nodes", "-o", "name").split()) == 10
-    finally:
-        kwok.down()
-    assert kubectl(running, "get", "--raw", "/readyz") == "ok"
-    assert not kwok.folder.exists()

@@ -18,12 +18,12 @@ def seconds(number: float) -> timedelta:
 
 def task(state: State = State.PENDING, **changes: Any) -> Task:
     """A task in some state, as the operator itself would have left it."""
-    own = {
+    own: dict[str, Any] = {
         key: changes.pop(key)
         for key in ("deleting", "generation", "name", "main_container")
         if key in changes
     }
-    status = {"observed_generation": 1, "submitted_at": SUBMITTED}
+    status: dict[str, Any] = {"observed_generation": 1, "submitted_at": SUBMITTED}
     if state is not State.PENDING:
         status |= {"attempt": 1, "claimed_at": CLAIMED, "claimed_by": "op"}
     return Task(

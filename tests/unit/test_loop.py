@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -76,7 +77,8 @@ async def test_deciding_again_about_everything_writes_nothing() -> None:
     world = World()
     operator = await world.operator()
     await world.submit()
-    for happens in (lambda: None, world.make_pods, world.pod_runs, world.pod_ends):
+    events: list[Callable[[], Any]] = [lambda: None, world.make_pods, world.pod_runs, world.pod_ends]
+    for happens in events:
         happens()
         await operator.settle()
         before = writes(world)
@@ -326,7 +328,13 @@ async def test_killed_at_any_write_a_new_operator_goes_on(number: int, when: str
     crash_at(number, when)(world)
     lives = 1
     operator = await world.operator("op-1")
-    for happens in (lambda: None, world.make_pods, world.pod_runs, lambda: world.pod_ends(code)):
+    events: list[Callable[[], Any]] = [
+        lambda: None,
+        world.make_pods,
+        world.pod_runs,
+        lambda: world.pod_ends(code),
+    ]
+    for happens in events:
         happens()
         try:
             await operator.settle()

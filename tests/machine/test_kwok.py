@@ -1,0 +1,61 @@
+"""The second control plane, with pretended nodes: a real API server that no operator watches."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import load_kube_config
+
+from cluster.build import PROJECT
+from cluster.native import Native
+from taskyard.cluster import ApiServer
+from tests.unit.contract import ClusterContract
+
+
+@pytest.fixture(scope="module")
+def kwok() -> Iterator[Native]:
+    cluster = Native("kwok")
+    cluster.up()
+    yield cluster
+    cluster.down()
+    assert not cluster.folder.exists()
+
+
+def kubectl(native: Native, *arguments: str | Path) -> str:
+    command = [native.kubectl, f"--kubeconfig={native.kubeconfig}", *arguments]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_pretended_nodes_run_jobs_beside_the_real_cluster(kwok: Native) -> None:
+    real = Native()
+    real.up(dns=False)
+    kubectl(kwok, "create", "job", "pretended", "--image=none")
+    kubectl(kwok, "wait", "--for=condition=Complete", "job/pretended", "--timeout=30s")
+    assert len(kubectl(kwok, "get", "nodes", "-o", "name").split()) == 10
+    assert kubectl(real, "get", "--raw", "/readyz") == "ok"
+
+
+class TestApiServer(ClusterContract):
+    """The real API server keeps the contract that the fake of the unit tests keeps."""
+
+    @pytest.fixture
+    async def cluster(self, kwok: Native) -> AsyncIterator[ApiServer]:
+        kubectl(kwok, "apply", "--server-side", "--filename", PROJECT / "crds")
+        kubectl(kwok, "wait", "--for=condition=Established", "crd/tasks.taskyard.dev")
+        configuration = Configuration()
+        await load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=str(kwok.kubeconfig), client_configuration=configuration, persist_config=False
+        )
+        async with ApiClient(configuration) as client:
+            yield ApiServer(client)
+
+    @pytest.fixture
+    def namespace(self) -> str:
+        return "default"
