@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from cluster import images
-from cluster.build import PROJECT, cache_folder, ensure_programs
+from cluster.build import ensure_programs
 from cluster.errors import ClusterError
 from cluster.install import install
 from cluster.native import Native, Shape
@@ -63,11 +63,6 @@ def _environment(options: argparse.Namespace) -> None:
     print(f"export PATH={provider.kubectl.parent}:{helm.parent}:$PATH")
 
 
-def _load(options: argparse.Namespace) -> None:
-    provider = choose()
-    provider.load(list(images.build(options.image, cache_folder(), root=PROJECT).values()))
-
-
 def _native(provider: Provider) -> Native:
     if not isinstance(provider, Native):
         raise ClusterError("single parts can be started and stopped in the native cluster only")
@@ -82,7 +77,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "env": _environment,
     "up-kwok": lambda options: Native("kwok", Shape(nodes=0, pretended=options.nodes)).up(),
     "down-kwok": lambda options: Native("kwok").down(),
-    "load": _load,
+    "load": lambda options: print(choose().provide(options.image)),
     "install": lambda options: install(choose(), "task", "python"),
     "build": lambda options: print(
         "\n".join(str(path) for path in ensure_programs(options.program).values())

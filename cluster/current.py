@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cluster.build import ensure_programs
 from cluster.errors import ClusterError
+from cluster.images import ref
 
 
 class Current:
@@ -40,10 +41,10 @@ class Current:
         ready = self._ask("get", "--raw", "/readyz").returncode == 0
         return f"current: context {context!r}, API server {'ready' if ready else 'NOT ready'}"
 
-    def load(self, archives: Sequence[Path]) -> None:
-        """Images cannot be put onto the nodes of a foreign cluster; the archives are for the user to push."""
-        names = ", ".join(str(archive) for archive in archives)
-        print(f"Make sure that this cluster's nodes have the images of {names}: they are not loaded for you.")
+    def provide(self, images: Sequence[str]) -> dict[str, str]:
+        """Nothing can be put onto the nodes of a foreign cluster: the images have to be in their reach."""
+        print(f"Taken for granted on this cluster's nodes: {', '.join(ref(image) for image in images)}")
+        return dict.fromkeys(images, "dev")
 
     def _ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -57,11 +57,14 @@ def ref(name: str) -> str:
     return RECIPES[name].ref if name in RECIPES else f"localhost/{name}:dev"
 
 
-def build_with_engine(engine: str, root: Path) -> None:
-    """The operator's image in the store of docker or podman: same Containerfile, on the base it names."""
-    command = [engine, "build", "--file", str(root / "Containerfile"), "--tag", ref("operator"), str(root)]
-    if subprocess.run(command, check=False).returncode != 0:
-        raise ClusterError(f"`{' '.join(command)}` failed; its output above says why.")
+def build_with_engine(engine: str, name: str, root: Path) -> str:
+    """An image in the store of docker or podman, from the Containerfile that users have; returns its id."""
+    file = root / "Containerfile" if name == "operator" else root / "images" / f"{name}.Containerfile"
+    command = [engine, "build", "--quiet", "--file", str(file), "--tag", ref(name), str(root)]
+    built = subprocess.run(command, check=False, capture_output=True, text=True)
+    if built.returncode != 0:
+        raise ClusterError(f"`{' '.join(command)}` failed: {built.stderr.strip()}")
+    return built.stdout.strip()
 
 
 def _build(recipes: Sequence[Recipe], cache: Path, project: Path, say: Say) -> dict[str, Path]:

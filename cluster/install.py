@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from cluster import images
-from cluster.build import PROJECT, cache_folder, ensure_programs
+from cluster.build import PROJECT, ensure_programs
 from cluster.errors import ClusterError
 from cluster.provider import Provider
 
@@ -17,10 +16,8 @@ RELEASE = "taskyard"
 def install(provider: Provider, *task_images: str) -> None:
     """Installs or upgrades, with images for tasks beside the operator's; waits until the operator is ready."""
     helm = ensure_programs(["helm"])["helm"]
-    archives = images.build(["operator", *task_images], cache_folder(), root=PROJECT)
-    provider.load(list(archives.values()))
-    # The tag stays when the image changes: the archive's name, which holds a hash, tells the Deployment.
-    version = archives["operator"].stem
+    # The tag stays when the image changes: an annotation with its content's name makes the Deployment roll.
+    version = provider.provide(["operator", *task_images])["operator"]
     command = [
         str(helm),
         "upgrade",

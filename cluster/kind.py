@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.build import cache_folder, ensure_programs
+from cluster.build import PROJECT, cache_folder, ensure_programs
 from cluster.errors import ClusterError
+from cluster.images import build_with_engine, ref
 
 NAME = "taskyard"
 
@@ -48,9 +50,14 @@ class Kind:
             return "kind: down"
         return f"kind ({self._engine}): nodes {', '.join(self._kind('get', 'nodes').split())}"
 
-    def load(self, archives: Sequence[Path]) -> None:
-        for archive in archives:
-            self._kind("load", "image-archive", str(archive))
+    def provide(self, images: Sequence[str]) -> dict[str, str]:
+        built = {image: build_with_engine(self._engine, image, PROJECT) for image in images}
+        with tempfile.TemporaryDirectory() as folder:
+            archive = f"{folder}/images.tar"  # `kind load docker-image` knows docker only, an archive comes from both
+            save = [self._engine, "save", *(["-m"] if self._engine == "podman" else []), "-o", archive]
+            subprocess.run([*save, *(ref(image) for image in images)], check=True, capture_output=True)
+            self._kind("load", "image-archive", archive)
+        return built
 
     def _stands(self) -> bool:
         return NAME in self._kind("get", "clusters", named=False).split()

@@ -123,8 +123,12 @@ class Native:
             lines.append(f"  {part:24} {f'pid {process.pid}' if process else 'DEAD (make up starts it)'}")
         return "\n".join(lines)
 
-    def load(self, archives: Sequence[Path]) -> None:
-        """Makes images known to every node."""
+    def provide(self, names: Sequence[str]) -> dict[str, str]:
+        archives = images.build(names, cache_folder(), root=PROJECT)
+        self._load(list(archives.values()))
+        return {name: archive.stem for name, archive in archives.items()}
+
+    def _load(self, archives: Sequence[Path]) -> None:
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda one: [one.load_image(archive) for archive in archives], self._nodes()))
 
@@ -256,7 +260,7 @@ class Native:
             make_cgroups(f"taskyard/{self.name}")
             with ThreadPoolExecutor() as pool:
                 list(pool.map(Node.start, self._nodes()))
-            self.load(list(images.build(["pause"], cache_folder(), root=PROJECT, say=_quietly).values()))
+            self._load(list(images.build(["pause"], cache_folder(), root=PROJECT, say=_quietly).values()))
         if dead:
             self._wait_for_nodes(
                 silent, since=datetime.now(UTC) - timedelta(seconds=time.monotonic() - began + 1)
@@ -337,7 +341,7 @@ class Native:
         if done.exists():
             return
         programs = ensure_programs(["coredns"])
-        self.load([images.binary_image("coredns", programs["coredns"], cache_folder())])
+        self._load([images.binary_image("coredns", programs["coredns"], cache_folder())])
         manifest = (MANIFESTS / "coredns.yaml").read_text()
         self._apply(manifest.replace("$(ADDRESS)", network.DNS_SERVICE))
         done.touch()

@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 from cluster.errors import ClusterError
 
 EXITING = 0x4  # PF_EXITING of the kernel
-BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,12 @@ class Process:
 def find(pid: int) -> Process | None:
     """The process that has this pid now, be it alive, ending, or ended and not reaped yet."""
     fields = _stat(pid)
-    return Process(pid, int(fields[19]), BOOT) if fields else None
+    return Process(pid, int(fields[19]), _boot()) if fields else None
+
+
+@cache
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _stat(pid: int) -> list[str]:

@@ -30,8 +30,9 @@ class Provider(Protocol):
 
     def status(self) -> str: ...
 
-    def load(self, archives: Sequence[Path]) -> None:
-        """Makes images known to every node."""
+    def provide(self, images: Sequence[str]) -> dict[str, str]:
+        """Builds images (`operator`, `task`, `python`) onto every node; a name for the content of each."""
+        ...
 
 
 def choose(environment: Mapping[str, str] = os.environ) -> Provider:
