@@ -84,7 +84,8 @@ class Cache:
             task=entry.task,
             claimer=claimer,
             admitted=admitted,
-            pods=entry.pods,
+            # A label can be put on any pod by anybody; one of another namespace is not this Task's.
+            pods=tuple(pod for pod in entry.pods if pod.namespace == entry.task.namespace),
             job=entry.job,
             refusal=entry.refusal,
             looked_at=entry.looked_at,
@@ -105,11 +106,13 @@ class Cache:
     def see_task(self, obj: parse.Json) -> None:
         """A Task as the API server had it at some moment; ignored if a later moment is known."""
         uid = parse.uid(obj)
-        entry = self._entries.setdefault(uid, _Entry())
-        before = entry.task
+        known = self._entries.get(uid)
+        before = known.task if known is not None else None
         if before is not None and parse.version(obj) <= before.resource_version:
             return
-        entry.task = task = parse.task(obj)
+        task = parse.task(obj)
+        entry = self._entries.setdefault(uid, _Entry())
+        entry.task = task
         if before is not None and before.status.attempt != task.status.attempt:
             entry.job = entry.refusal = entry.looked_at = None
         if task.status.state.is_terminal:

@@ -136,7 +136,8 @@ class ApiServer:
         return await self._call("GET", kind.path(namespace, name))
 
     async def create(self, kind: Kind, namespace: str, obj: Json) -> dict[str, Any]:
-        return await self._call("POST", kind.path(namespace), obj)
+        # Strict: a field that this server does not know must be refused, not dropped in silence.
+        return await self._call("POST", f"{kind.path(namespace)}?fieldValidation=Strict", obj)
 
     async def replace(self, kind: Kind, namespace: str, name: str, obj: Json) -> dict[str, Any]:
         return await self._call("PUT", kind.path(namespace, name), obj)

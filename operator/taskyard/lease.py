@@ -158,8 +158,8 @@ class Lease:
 async def lead(cluster: Cluster, terms: Terms, work: Callable[[], Awaitable[None]]) -> None:
     """Do the work while holding the lease; cancelled, with LeaseLost in a group, when the lease is lost."""
     lease = Lease(cluster, terms)
-    await lease.acquire()
     try:
+        await lease.acquire()
         async with asyncio.TaskGroup() as group:
             keeping = group.create_task(lease.keep(), name="lease")
             await work()

@@ -44,6 +44,7 @@ WORKERS: Final = 16
 SLOW_CREATE: Final = 1.0
 FIRST_BACKOFF: Final = 0.5
 LONGEST_BACKOFF: Final = 60.0
+CONFLICTS_AT_ONCE: Final = 3
 LONGEST_SLEEP: Final = 600.0
 """A wall clock may be set while a timer runs by the monotonic one: think again at least this often."""
 
@@ -108,6 +109,7 @@ class Loop:
         self._now = now
         self._clock = Clock(cache.dirty.mark)
         self._failures: dict[str, int] = {}
+        self._conflicts: dict[str, int] = {}
         # From the answer to a claim until the launch right after it: saves reading the Task for its template.
         self._just_claimed: dict[str, parse.Json] = {}
 
@@ -160,7 +162,12 @@ class Loop:
             # Somebody else was faster. Never merge: see what there is, and think again.
             logger.info("the task has changed, looking again", extra=_fields(snapshot.task))
             await self._read_task(snapshot.task)
+            self._conflicts[uid] = self._conflicts.get(uid, 0) + 1
+            if self._conflicts[uid] > CONFLICTS_AT_ONCE:
+                raise Unavailable("the task changes faster than it can be read") from None
             self._cache.dirty.mark(uid)
+        else:
+            self._conflicts.pop(uid, None)
 
     def _snapshot(self, uid: str, live: Live | None = None) -> Snapshot | None:
         snapshot = self._cache.snapshot(uid, claimer=self._claimer, admitted=True, live=live)

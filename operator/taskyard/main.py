@@ -85,7 +85,10 @@ async def operate(cluster: Cluster, settings: Settings) -> None:
             group.create_task(watch.relist(), name="relist"),
         ]
         await asyncio.sleep(0)
-        await watch.run()
+        watching = group.create_task(watch.run(), name="watch")
+        # Not awaited itself: when the lease is lost this line ends at once, and the loop with it, while kopf takes
+        # its time to stop.
+        await asyncio.wait([watching])
         for other in others:
             other.cancel()
 
@@ -105,7 +108,7 @@ async def health(port: int) -> AsyncIterator[None]:
     runner = web.AppRunner(application, handle_signals=False, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host="0.0.0.0", port=port).start()  # noqa: S104 - the kubelet asks from outside
+        await web.TCPSite(runner, port=port).start()  # on every address, IPv4 or IPv6
         yield
     finally:
         await runner.cleanup()

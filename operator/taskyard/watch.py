@@ -75,15 +75,15 @@ class Watch:
             if event["type"] == "DELETED":
                 self._cache.miss_task(parse.uid(event["object"]))
             else:
-                self._cache.see_task(event["object"])
+                _show(event["object"], self._cache.see_task)
 
         @kopf.on.event("", "v1", PODS.plural, registry=registry)
         async def pod_event(event: kopf.RawEvent, **_: Any) -> None:
             self._note(event)
             if event["type"] == "DELETED":
-                self._cache.miss_pod(parse.pod(event["object"]))
+                _show(event["object"], lambda obj: self._cache.miss_pod(parse.pod(obj)))
             else:
-                self._cache.see_pod(event["object"])
+                _show(event["object"], self._cache.see_pod)
 
         return registry
 
@@ -112,8 +112,18 @@ class Watch:
             moment = page.resource_version
             for obj in page.items:
                 found.add(parse.uid(obj))
-                see(obj)
+                _show(obj, see)
         return found, moment
+
+
+def _show(obj: parse.Json, see: Callable[[parse.Json], None]) -> None:
+    """Show an object to the cache. One that makes no sense, of another version perhaps, is left alone."""
+    try:
+        see(obj)
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        metadata = obj["metadata"]
+        fields = {"namespace": metadata.get("namespace"), "object": metadata.get("name"), "why": repr(exc)}
+        logger.error("cannot read an object, leaving it alone", extra=fields)
 
 
 def _is_missing(known: Task | Pod, namespace: str | None, found: set[str], moment: int) -> bool:

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from taskyard.cache import Cache, Dirty
 from taskyard.core import manifest, parse
 from taskyard.core.model import Snapshot
@@ -99,6 +101,20 @@ def test_an_answer_about_an_older_attempts_job_is_ignored() -> None:
     cache = cache_with(task(1, state="Claimed", attempt=2))
     cache.see_job("task-uid", {"metadata": {"name": JOB_NAME, "uid": "job"}})
     assert seen(cache).job is None
+
+
+def test_a_pod_of_another_namespace_has_no_say_whatever_its_labels() -> None:
+    cache = cache_with(task(10, state="Claimed", attempt=3))
+    cache.see_pod(merged(pod(11, "Succeeded"), {"metadata": {"namespace": "of-somebody-else"}}))
+    assert seen(cache).pods == ()
+
+
+def test_an_object_that_makes_no_sense_leaves_no_trace() -> None:
+    cache = Cache()
+    with pytest.raises(ValueError, match="Bogus"):
+        cache.see_task(task(10, state="Bogus"))
+    assert cache.snapshot("task-uid", claimer="op", admitted=True) is None
+    assert cache.dirty.is_idle
 
 
 def test_a_deletion_is_only_a_hint() -> None:

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 from taskyard.core.decide import RUNS_KEPT, decide, next_look
-from taskyard.core.manifest import job_name
+from taskyard.core.manifest import cut, job_name
 from taskyard.core.model import (
     TERMINAL_STATES,
     CreateJob,
     Decision,
     Error,
+    Hindrance,
     Look,
     PodPhase,
+    Reason,
     Refusal,
     Run,
     Snapshot,
@@ -27,6 +29,9 @@ from tests.unit.build import CLAIMED, NOW, STARTED, ended, job, live, pod, secon
 
 PENDING, CLAIM, RUN = State.PENDING, State.CLAIMED, State.RUNNING
 RECORDED = task(RUN, runs=(Run(0, 1, RUN, pod="hello-1-abcde"),))
+NO_NODE = Hindrance(Reason.UNSCHEDULABLE, "0/2 nodes")
+BACK_OFF = Hindrance(Reason.IMAGE_PULL, "Back-off pulling image")
+REFUSED_AT_LENGTH = Refusal(malformed=False, message="x" * 9000, at=NOW)
 REFUSED_NOW = Refusal(malformed=False, message="exceeded quota", at=NOW)
 
 
@@ -234,6 +239,24 @@ def test_action(situation: Snapshot, action: object) -> None:
             None,
             id="an edit of a waiting task is noted",
         ),
+        pytest.param(
+            snapshot(task(CLAIM), pod(hindrance=NO_NODE), job=job()),
+            CLAIM,
+            "Unschedulable",
+            id="a pod that finds no node is told of",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM, reason="Unschedulable", message="0/2 nodes"), pod(), job=job()),
+            CLAIM,
+            None,
+            id="what no longer holds is no longer told",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM, claimed_at=NOW - seconds(5)), job=job(), looked_at=NOW, live=live(job())),
+            CLAIM,
+            "NoPod",
+            id="a Job that makes no pod is told of",
+        ),
     ],
 )
 def test_written_state(situation: Snapshot, state: State, reason: str | None) -> None:
@@ -256,12 +279,31 @@ def test_written_state(situation: Snapshot, state: State, reason: str | None) ->
             id="a refusal is remembered until it is tried again, and told once",
         ),
         pytest.param(
-            snapshot(task(CLAIM, claimed_at=NOW - seconds(5)), job=job(), looked_at=NOW, live=live(job())),
+            snapshot(task(CLAIM, claimed_at=NOW - seconds(5)), job=job(), looked_at=NOW),
             NOW + seconds(5),
             id="after a look that shows a Job at work, the next one waits longer",
         ),
         pytest.param(
             snapshot(task(RUN), pod(PodPhase.RUNNING, started())), None, id="a run is waited for, not asked"
+        ),
+        pytest.param(
+            snapshot(
+                task(CLAIM, reason="Unschedulable", message="0/2 nodes"), pod(hindrance=NO_NODE), job=job()
+            ),
+            None,
+            id="what holds a pod is told once",
+        ),
+        pytest.param(
+            snapshot(
+                task(CLAIM, reason="ImagePull", message="not found"), pod(hindrance=BACK_OFF), job=job()
+            ),
+            None,
+            id="an image that cannot be pulled is told of once, by its first message",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM, reason="JobRefused", message=cut("x" * 9000)), refusal=REFUSED_AT_LENGTH),
+            NOW + seconds(10),
+            id="a message that is too long is not written again and again",
         ),
     ],
 )

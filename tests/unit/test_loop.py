@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from taskyard import loop as loop_module
-from taskyard.cluster import JOBS, PODS, TASKS, Kind, Rejected, Unavailable
+from taskyard.cluster import JOBS, PODS, TASKS, Conflict, Kind, Rejected, Unavailable
 from taskyard.core import manifest, parse
 from taskyard.loop import Clock
 from taskyard.watch import Watch
@@ -428,3 +428,27 @@ async def until(holds: Callable[[], bool]) -> None:
 
 def _job_name(world: World) -> str:
     return manifest.job_name(parse.task(world.task()))
+
+
+async def test_an_object_that_makes_no_sense_stops_nobody() -> None:
+    world = World()
+    await world.submit("bogus")
+    await world.submit("fine")
+    world.cluster.put(TASKS, world.task("bogus") | {"status": {"state": "OfALaterVersion"}})
+    operator = await world.operator()
+    await operator.settle()
+    assert world.status("fine")["state"] == "Claimed"
+    assert world.status("bogus") == {"state": "OfALaterVersion"}
+
+
+async def test_a_conflict_that_does_not_pass_is_not_fought_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    await world.submit()
+    operator = await world.operator()
+
+    async def conflict(*_: Any) -> Any:
+        raise Conflict("somebody is faster")
+
+    monkeypatch.setattr(world.cluster, "patch_status", conflict)
+    with pytest.raises(Unavailable, match="changes faster"):
+        await operator.settle()

@@ -7,7 +7,7 @@ import pytest
 
 from taskyard.core import parse
 from taskyard.core.manifest import status_patch
-from taskyard.core.model import Container, Error, Exit, PodPhase, Run, State, Status
+from taskyard.core.model import Container, Error, Exit, Hindrance, PodPhase, Reason, Run, State, Status
 from tests.unit.build import CLAIMED, ENDED, NOW, STARTED, SUBMITTED
 
 TASK: dict[str, Any] = {
@@ -169,3 +169,48 @@ def test_whose_a_job_is() -> None:
 def test_times_with_fractions_and_offsets_are_understood() -> None:
     task = parse.task(merged(TASK, {"status": {"claimedAt": "2026-01-01T13:00:00.5+01:00"}}))
     assert task.status.claimed_at == datetime(2026, 1, 1, 12, tzinfo=UTC) + timedelta(seconds=0.5)
+
+
+@pytest.mark.parametrize(
+    ("status", "hindrance"),
+    [
+        pytest.param({}, None, id="nothing holds it"),
+        pytest.param(
+            {
+                "conditions": [
+                    {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}
+                ]
+            },
+            Hindrance(Reason.UNSCHEDULABLE, "0/2 nodes are available"),
+            id="no node",
+        ),
+        pytest.param(
+            {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]},
+            None,
+            id="on its way",
+        ),
+        pytest.param(
+            {
+                "containerStatuses": [
+                    {"name": "main", "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}
+                ]
+            },
+            Hindrance(Reason.IMAGE_PULL, "container `main`: ErrImagePull: not found"),
+            id="no image",
+        ),
+        pytest.param(
+            {
+                "initContainerStatuses": [
+                    {
+                        "name": "init",
+                        "state": {"waiting": {"reason": "CreateContainerConfigError", "message": "m"}},
+                    }
+                ]
+            },
+            Hindrance(Reason.CONTAINER_WAITING, "container `init`: CreateContainerConfigError: m"),
+            id="an init container that cannot be made",
+        ),
+    ],
+)
+def test_what_holds_a_pod(status: dict[str, Any], hindrance: Hindrance | None) -> None:
+    assert parse.pod(merged(POD, {"status": status})).hindrance == hindrance

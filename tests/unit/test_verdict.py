@@ -119,6 +119,11 @@ def test_failed(failed: Pod, code: str, message: str) -> None:
             id="an exit with 0 on the way out is not the end of the work",
         ),
         pytest.param(
+            pod(FAILED, ended(143), deleting=True),
+            "the pod was deleted while it ran",
+            id="deleted under the task: not its own fault",
+        ),
+        pytest.param(
             pod(FAILED, NEVER_STARTED),
             "the pod failed, and no container of it says why",
             id="137 of a container that never started is not a kill",

@@ -122,8 +122,10 @@ def begin(snapshot: Snapshot, pod: Pod) -> Decision:
     """The run has a pod: say so when the user's code starts, otherwise let it be."""
     task = snapshot.task
     started_at = verdict.main_started_at(pod, task.main_container)
-    if started_at is None or task.status.state is State.RUNNING:
+    if task.status.state is State.RUNNING:
         return acknowledge(snapshot)
+    if started_at is None:
+        return await_start(snapshot, pod)
     run = Run(
         number=task.status.run,
         attempt=task.status.attempt,
@@ -143,6 +145,18 @@ def begin(snapshot: Snapshot, pod: Pod) -> Decision:
     return write(snapshot, status)
 
 
+def await_start(snapshot: Snapshot, pod: Pod) -> Decision:
+    """The pod is there and the user's code does not run yet: pass on what the cluster complains of."""
+    hindrance = pod.hindrance
+    if hindrance is None:
+        return explain(snapshot, None, None)
+    if hindrance.reason is Reason.IMAGE_PULL and snapshot.task.status.reason == Reason.IMAGE_PULL:
+        return acknowledge(
+            snapshot
+        )  # the kubelet alternates between the error and "back-off": the first said more
+    return explain(snapshot, hindrance.reason, hindrance.message)
+
+
 def launch(snapshot: Snapshot, now: datetime) -> Decision:
     """Claimed, and no pod was ever seen: see to it that there is a Job, then that it comes to something."""
     task, job, live = snapshot.task, snapshot.job, snapshot.live
@@ -159,7 +173,10 @@ def launch(snapshot: Snapshot, now: datetime) -> Decision:
         return create_job(snapshot, now)
     if live.job is None or (live.job.belongs_to(task) and live.job.is_over):
         return resolve(snapshot, verdict.without_pod(live.job), now)
-    return acknowledge(snapshot, wake_at=due)
+    if not live.job.belongs_to(task):
+        return acknowledge(snapshot, wake_at=due)
+    message = f"the Job `{live.job.name}` has made no pod so far; `kubectl describe job` shows its events"
+    return explain(snapshot, Reason.NO_POD, message, wake_at=due)
 
 
 def create_job(snapshot: Snapshot, now: datetime) -> Decision:
@@ -268,9 +285,14 @@ def acknowledge(snapshot: Snapshot, wake_at: datetime | None = None) -> Decision
     return Decision(wake_at=wake_at)
 
 
-def explain(snapshot: Snapshot, reason: Reason, message: str, wake_at: datetime | None = None) -> Decision:
-    """Say in the status what the task waits for; once, not again and again."""
+def explain(
+    snapshot: Snapshot, reason: Reason | None, message: str | None, wake_at: datetime | None = None
+) -> Decision:
+    """Say in the status what the task waits for, or that it is nothing any more; once, not again and again."""
     status = snapshot.task.status
+    message = (
+        None if message is None else manifest.cut(message)
+    )  # as it comes back, or it would differ for ever
     if (status.reason, status.message) == (reason, message):
         return acknowledge(snapshot, wake_at)
     return write(snapshot, replace(status, reason=reason, message=message), wake_at)

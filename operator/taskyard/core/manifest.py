@@ -23,7 +23,7 @@ ANNOTATION_MAIN_CONTAINER: Final = (
 )
 
 JOB_TTL_SECONDS: Final = 24 * 60 * 60
-"""The net for Jobs whose operator never came back to delete them."""
+"""What is left of a finished run goes by itself; the verdict is in the Task."""
 
 GRACE_SECONDS: Final = 5
 """Between SIGTERM and SIGKILL, where the template does not say."""
@@ -170,7 +170,7 @@ def _status(status: Status) -> dict[str, Any]:
             "startedAt": status.started_at,
             "completedAt": status.completed_at,
             "failedAt": status.failed_at,
-            "result": {"error": {"code": status.error.code, "message": _cut(status.error.message)}}
+            "result": {"error": {"code": status.error.code, "message": cut(status.error.message)}}
             if status.error
             else None,
             "runs": [_run(run) for run in status.runs] or None,
@@ -226,10 +226,11 @@ def _plain(value: Any) -> Any:
         case datetime():
             return timestamp(value)
         case str():
-            return _cut(value)
+            return cut(value)
         case _:
             return value
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """As much of a message as the status takes."""
     return text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 1] + "…"

@@ -67,6 +67,10 @@ class Reason(StrEnum):
     RESULT_UNKNOWN = "ResultUnknown"
     JOB_REFUSED = "JobRefused"
     JOB_NAME_TAKEN = "JobNameTaken"
+    NO_POD = "NoPod"
+    UNSCHEDULABLE = "Unschedulable"
+    IMAGE_PULL = "ImagePull"
+    CONTAINER_WAITING = "ContainerWaiting"
 
 
 class ErrorCode(StrEnum):
@@ -182,6 +186,14 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
+class Hindrance:
+    """What keeps a pod from starting, in the cluster's own words."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod that carries a Task's uid, as last seen. `gone` is a hint: its object is said to be deleted."""
 
@@ -199,6 +211,7 @@ class Pod:
     reason: str | None = None
     message: str | None = None
     disruption: str | None = None
+    hindrance: Hindrance | None = None
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
 

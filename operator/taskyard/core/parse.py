@@ -6,7 +6,20 @@ from sys import intern
 from typing import Any
 
 from taskyard.core import manifest
-from taskyard.core.model import Container, Error, Exit, Job, Pod, PodPhase, Run, State, Status, Task
+from taskyard.core.model import (
+    Container,
+    Error,
+    Exit,
+    Hindrance,
+    Job,
+    Pod,
+    PodPhase,
+    Reason,
+    Run,
+    State,
+    Status,
+    Task,
+)
 
 Json = Mapping[str, Any]
 
@@ -61,6 +74,7 @@ def pod(obj: Json) -> Pod:
         reason=status.get("reason"),
         message=status.get("message"),
         disruption=_true_condition(status, "DisruptionTarget"),
+        hindrance=_hindrance(status),
         containers=_containers(status.get("containerStatuses")),
         init_containers=_containers(status.get("initContainerStatuses")),
     )
@@ -158,6 +172,21 @@ def _container(status: Json) -> Container:
         if ended
         else None,
     )
+
+
+def _hindrance(status: Json) -> Hindrance | None:
+    """Why a pod does not start, if the scheduler or the kubelet complains."""
+    for each in status.get("conditions", []):
+        if each["type"] == "PodScheduled" and each["status"] == "False":
+            return Hindrance(Reason.UNSCHEDULABLE, each.get("message") or each.get("reason", ""))
+    for each in (*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])):
+        waiting = each.get("state", {}).get("waiting", {})
+        word = waiting.get("reason")
+        if word in {None, "ContainerCreating", "PodInitializing"}:
+            continue
+        reason = Reason.IMAGE_PULL if "Image" in word else Reason.CONTAINER_WAITING
+        return Hindrance(reason, f"container `{each['name']}`: {word}: {waiting.get('message', '')}")
+    return None
 
 
 def _true_condition(status: Json, kind: str) -> str | None:

@@ -61,6 +61,8 @@ def of_pod(pod: Pod, main_container: str) -> Ending | None:
         return Failed(evidence, Error(ErrorCode.TIMEOUT, "the pod ran into its own `activeDeadlineSeconds`"))
     if pod.disruption is not None or pod.reason is not None:
         return Lost(evidence, _disruption(pod))
+    if pod.deleting:
+        return Lost(evidence, "the pod was deleted while it ran")
     if main is not None and main.exit is not None and main.started_at is not None:
         return Succeeded(evidence) if main.exit.code == 0 else Failed(evidence, _error(main))
     for init in pod.init_containers:
