@@ -14,8 +14,8 @@ READY := $(VENV)/complete
 ##@ Use it
 demo: $(READY) ## bring up a cluster, install Taskyard, run the examples and watch them
 	@$(RUN) -m cluster.demo
-test: $(READY) ## lint, unit, cluster and chart tests; everything that CI runs
-	@$(RUN) -m tests
+test: $(READY) ## lint, unit, machine, chart and cluster tests, as CI runs them; PARTS="unit chart" runs some
+	@$(RUN) -m tests $(PARTS)
 ##@ The development cluster (CLUSTER=kind|native|current, NODES=1|2|3)
 up: $(READY) ## bring it up; fast when it is up already
 	@$(RUN) -m cluster up
@@ -40,7 +40,7 @@ unit: $(READY) ## the tests that need no cluster, in seconds
 lint: $(READY) ## ruff, mypy --strict, import-linter, generated files
 	@$(RUN) -m tests lint
 image: $(READY) ## build the images into the cache
-	@$(RUN) -m cluster.images
+	@$(RUN) -m cluster image
 manifests: $(READY) ## write the CRDs from the API models
 	@$(RUN) -m taskyard.api.generate crds
 verify: $(READY) ## regenerate, and fail on a difference
@@ -53,10 +53,10 @@ lock: $(READY) ## pin all dependencies anew, with hashes and without naming an i
 	    pyproject.toml --output-file $$group; done
 
 help: ## this list
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@sed 's/\$$\$$/$$/g' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}'
 
 $(READY): requirements-dev.lock
-	@echo "Installing the Python tools into $(VENV)"
+	@echo "Installing the Python tools into $(VENV)" >&2
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 	  && apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; } \

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 
-from cluster import images
-from cluster.build import ensure_programs
+from cluster import images, network
+from cluster.build import PROJECT, cache_folder, ensure_programs
 from cluster.errors import ClusterError
 from cluster.install import install
 from cluster.native import Native, Shape
-from cluster.provider import Provider, choose
+from cluster.provider import Provider, answering_engine, choose
 from cluster.versions import PROGRAMS
 
 
@@ -42,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     load = commands.add_parser("load", help="build images and make them known to the nodes")
     load.add_argument("image", nargs="+", choices=images.RECIPES)
     commands.add_parser("install", help="build Taskyard's image and install its chart")
+    commands.add_parser("image", help="build all images: by the engine that answers, or into archives")
     build = commands.add_parser("build", help="build programs into the cache")
     build.add_argument("program", nargs="+", choices=PROGRAMS)
     for verb in ("start", "stop"):
@@ -59,8 +62,23 @@ def _up(options: argparse.Namespace) -> None:
 def _environment(options: argparse.Namespace) -> None:
     provider = choose()
     helm = ensure_programs(["helm"])["helm"]
-    print(f"export KUBECONFIG={provider.kubeconfig}")
-    print(f"export PATH={provider.kubectl.parent}:{helm.parent}:$PATH")
+    network.bypass_proxies()
+    for name in ("NO_PROXY", "no_proxy"):
+        if name in os.environ:
+            print(f"export {name}={shlex.quote(os.environ[name])}")
+    print(f"export KUBECONFIG={shlex.quote(str(provider.kubeconfig))}")
+    print(f"export PATH={shlex.quote(f'{provider.kubectl.parent}:{helm.parent}')}:$PATH")
+
+
+def _image(options: argparse.Namespace) -> None:
+    engine = answering_engine() if os.environ.get("CLUSTER", "") in ("", "kind") else None
+    if engine:
+        print(
+            *(images.build_with_engine(engine, name, PROJECT) for name in ("operator", "task", "python")),
+            sep="\n",
+        )
+    else:
+        print(*images.build(list(images.RECIPES), cache_folder(), root=PROJECT).values(), sep="\n")
 
 
 def _native(provider: Provider) -> Native:
@@ -77,7 +95,8 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "env": _environment,
     "up-kwok": lambda options: Native("kwok", Shape(nodes=0, pretended=options.nodes)).up(),
     "down-kwok": lambda options: Native("kwok").down(),
-    "load": lambda options: print(choose().provide(options.image)),
+    "load": lambda options: print(*choose().provide(options.image).values(), sep="\n"),
+    "image": _image,
     "install": lambda options: install(choose(), "task", "python"),
     "build": lambda options: print(
         "\n".join(str(path) for path in ensure_programs(options.program).values())

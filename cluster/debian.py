@@ -28,6 +28,7 @@ TAIL = 15
 def ensure_packages(names: Sequence[str]) -> None:
     """Have all the packages installed on return. Asks only dpkg, in milliseconds, when they are."""
     missing = missing_packages(names)
+    _drop_own_policy()
     if not missing:
         return
     if shutil.which("apt-get") is None or shutil.which("dpkg-query") is None:
@@ -67,10 +68,11 @@ def missing_from(listing: str, names: Sequence[str]) -> list[str]:
 
 
 def _install(names: Sequence[str]) -> None:
+    # --no-remove: Docker's own containerd.io, for one, would have to go for Debian's. That is not ours to decide.
     # A stale or broken third-party source fails the update and may not matter: the installation decides.
     update = _apt("update")
     with _services_stay_down():
-        install = _apt("install", "--yes", "--no-install-recommends", *names)
+        install = _apt("install", "--yes", "--no-install-recommends", "--no-remove", *names)
     if install.returncode == 0:
         return
     output = (install.stdout + ("" if update.returncode == 0 else update.stdout)).splitlines()
@@ -97,6 +99,13 @@ def _one_at_a_time() -> Iterator[None]:
     with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _drop_own_policy(policy: Path = POLICY) -> None:
+    """Left by a run that was killed, it would keep the services of other packages from starting."""
+    if policy.exists() and POLICY_MARK in policy.read_text(errors="replace") and os.geteuid() == 0:
+        with _one_at_a_time():
+            policy.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

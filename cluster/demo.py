@@ -9,33 +9,33 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cluster.build import PROJECT, ensure_programs
+from cluster.build import PROJECT
 from cluster.errors import ClusterError
 from cluster.install import install, kubectl
 from cluster.provider import Provider, choose
 
-NAMESPACE = "demo"
+NAMESPACE = "taskyard-demo"
 EXAMPLES = PROJECT / "examples"
 PATIENCE = "120s"
 COLOURS = {"Completed": 32, "Failed": 31, "Exception": 31, "Running": 36, "Claimed": 33}
 
 WHAT_NEXT = f"""
 All resolved. What to try next:
-  eval "$(make -s env)"                          # this cluster's kubectl and helm, in this shell
-  kubectl -n {NAMESPACE} get task fails -o yaml        # the verdict, with its evidence
-  kubectl -n {NAMESPACE} get tasks --field-selector status.state=Failed
-  kubectl -n {NAMESPACE} delete task slow
-  kubectl -n {NAMESPACE} apply -f examples/slow.yaml
-  kubectl -n {NAMESPACE} wait --for=condition=Finished task/slow
-  make down                                      # stop the cluster; the machine is as it was"""
+  eval "$(make -s env)"            # kubectl and helm of this cluster, in this shell
+  kubectl config set-context --current --namespace {NAMESPACE}
+  kubectl get task fails -o yaml   # the verdict, with its evidence
+  kubectl get tasks --field-selector status.state=Failed
+  kubectl delete task slow
+  kubectl apply -f examples/slow.yaml
+  kubectl wait --for=condition=Finished task/slow
+  make down                        # stop the cluster; the machine is as it was"""
 
 
 def main() -> int:
     try:
         provider = choose()
         with _step("The cluster (the first time this builds Kubernetes, which takes about ten minutes)"):
-            ensure_programs(["helm"])
-            provider.up(dns=False)
+            provider.up(dns=False, tools=["helm"])
         with _step("Taskyard: its image and its chart"):
             install(provider, "task")
         _clear_namespace(provider)

@@ -16,6 +16,7 @@ RELEASE = "taskyard"
 def install(provider: Provider, *task_images: str) -> None:
     """Installs or upgrades, with images for tasks beside the operator's; waits until the operator is ready."""
     helm = ensure_programs(["helm"])["helm"]
+    _refuse_to_replace(provider)
     # The tag stays when the image changes: an annotation with its content's name makes the Deployment roll.
     version = provider.provide(["operator", *task_images])["operator"]
     command = [
@@ -33,6 +34,19 @@ def install(provider: Provider, *task_images: str) -> None:
         "--timeout=120s",
     ]
     _run(command)
+
+
+def _refuse_to_replace(provider: Provider) -> None:
+    """A release that was not made here is somebody's operator: it shall not become a development version."""
+    jsonpath = "jsonpath={.items[*].spec.template.metadata.annotations['taskyard\\.dev/image']}"
+    where = ("get", "deployments", f"--namespace={NAMESPACE}", "--ignore-not-found")
+    if (
+        kubectl(provider, *where, "-o", "name").strip()
+        and not kubectl(provider, *where, "-o", jsonpath).strip()
+    ):
+        raise ClusterError(
+            f"The namespace `{NAMESPACE}` has a Taskyard that was not installed by `make`: left alone."
+        )
 
 
 def kubectl(provider: Provider, *arguments: str, stdin: str | None = None) -> str:

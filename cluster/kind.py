@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,48 +31,64 @@ class Kind:
     def kubectl(self) -> Path:
         return ensure_programs(["kubectl"])["kubectl"]
 
-    def up(self, *, dns: bool = True) -> None:
+    def check(self) -> None:
+        """The engine answered: all that kind needs."""
+
+    def up(self, *, dns: bool = True, tools: Sequence[str] = ()) -> None:
         """A cluster that stands is used as it is; stopped containers are started again. kind brings its own DNS."""
-        if not self._stands():
+        ensure_programs(["kind", "kubectl", *tools])
+        if not self._containers():
             self._folder.mkdir(parents=True, exist_ok=True)
             config = self._folder / "config.json"
             config.write_text(json.dumps(configuration(self._nodes)))
             self._kind("create", "cluster", f"--config={config}", "--wait=120s")
-        containers = self._kind("get", "nodes").split()
-        subprocess.run([self._engine, "start", *containers], check=True, capture_output=True)
+        self._run(self._engine, "start", *self._containers())
         self._kind("export", "kubeconfig")
+        self._wait_until_ready()
 
     def down(self) -> None:
-        if self._stands():
+        if self._containers():
             self._kind("delete", "cluster")
 
     def status(self) -> str:
-        if not self._stands():
-            return "kind: down"
-        return f"kind ({self._engine}): nodes {', '.join(self._kind('get', 'nodes').split())}"
+        containers = self._containers()
+        return f"kind ({self._engine}): nodes {', '.join(containers)}" if containers else "kind: down"
 
     def provide(self, images: Sequence[str]) -> dict[str, str]:
         built = {image: build_with_engine(self._engine, image, PROJECT) for image in images}
         with tempfile.TemporaryDirectory() as folder:
             archive = f"{folder}/images.tar"  # `kind load docker-image` knows docker only, an archive comes from both
             save = [self._engine, "save", *(["-m"] if self._engine == "podman" else []), "-o", archive]
-            subprocess.run([*save, *(ref(image) for image in images)], check=True, capture_output=True)
+            self._run(*save, *(ref(image) for image in images))
             self._kind("load", "image-archive", archive)
         return built
 
-    def _stands(self) -> bool:
-        return NAME in self._kind("get", "clusters", named=False).split()
+    def _containers(self) -> list[str]:
+        """The nodes, running or stopped; asked of the engine, so that nothing needs to be built for the answer."""
+        label = f"label=io.x-k8s.kind.cluster={NAME}"
+        return self._run(self._engine, "ps", "--all", "--filter", label, "--format", "{{.Names}}").split()
 
-    def _kind(self, *arguments: str, named: bool = True) -> str:
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + 90
+        while True:
+            try:
+                self._run(str(self.kubectl), f"--kubeconfig={self.kubeconfig}", "get", "--raw", "/readyz")
+                return
+            except ClusterError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+    def _kind(self, *arguments: str) -> str:
         program = ensure_programs(["kind"])["kind"]
-        environment = {**os.environ, "KIND_EXPERIMENTAL_PROVIDER": self._engine}
-        name = [f"--name={NAME}"] if named else []
-        config = [f"--kubeconfig={self.kubeconfig}"] if arguments[0] in ("create", "delete", "export") else []
-        done = subprocess.run(
-            [program, *arguments, *name, *config], capture_output=True, text=True, env=environment
-        )
+        config = [f"--kubeconfig={self.kubeconfig}"] if arguments[0] != "load" else []
+        return self._run(str(program), *arguments, f"--name={NAME}", *config)
+
+    def _run(self, *command: str) -> str:
+        environment = {**os.environ, "KIND_EXPERIMENTAL_PROVIDER": Path(self._engine).name}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode != 0:
-            raise ClusterError(f"kind {' '.join(arguments)}: {done.stderr.strip()}")
+            raise ClusterError(f"{Path(command[0]).name} {command[1]}: {done.stderr.strip()}")
         return done.stdout
 
 

@@ -25,13 +25,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cluster import control_plane, images, network, node
-from cluster.build import PROJECT, cache_folder, ensure_programs, kwok_stages, program_path
+from cluster.build import (
+    PROJECT,
+    cache_folder,
+    ensure_programs,
+    kwok_stages,
+    program_path,
+    require_disk,
+    require_disk_to_build,
+)
 from cluster.control_plane import ControlPlane
 from cluster.debian import ensure_packages
 from cluster.errors import ClusterError
 from cluster.node import Node, make_cgroups, remove_cgroups
 from cluster.process import Register, last_words, start, stop
-from cluster.versions import CONTROL_PLANE, GO_MODULES, NODE
+from cluster.versions import CONTROL_PLANE, NODE
 
 STATE = Path("/var/lib/taskyard-cluster")
 LOCK = Path("/run/lock/taskyard-cluster")
@@ -46,7 +54,19 @@ PACKAGES = (
     "iproute2",
 )
 PATIENCE = 90.0
-SOURCES = ("control_plane.py", "native.py", "network.py", "node.py", "node.sh", "pki.py")
+STATE_NEEDED_GB = 2
+SOURCES = (
+    "control_plane.py",
+    "go/kubernetes/go.mod",
+    "go/kubernetes/go.sum",
+    "manifests/coredns.yaml",
+    "native.py",
+    "network.py",
+    "node.py",
+    "node.sh",
+    "pki.py",
+    "process.py",
+)
 MANIFESTS = Path(__file__).parent / "manifests"
 
 
@@ -61,8 +81,7 @@ class Shape:
 def fingerprint() -> str:
     """Equal for clones that make the same cluster."""
     here = Path(__file__).parent
-    files = [*(here / name for name in SOURCES), GO_MODULES / "kubernetes" / "go.mod"]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    return hashlib.sha256(b"".join((here / name).read_bytes() for name in SOURCES)).hexdigest()[:16]
 
 
 class Native:
@@ -75,6 +94,7 @@ class Native:
         address = network.CONTROL_PLANE if name == "real" else network.KWOK_CONTROL_PLANE
         self._plane = ControlPlane(self.folder, address)
         self._asked = shape
+        self._cgroup = f"taskyard-{name}"
 
     # What the other providers offer too.
 
@@ -86,10 +106,19 @@ class Native:
     def kubectl(self) -> Path:
         return program_path("kubectl")
 
-    def up(self, *, dns: bool = True) -> None:
+    def check(self) -> None:
+        if os.geteuid() != 0:
+            raise ClusterError(
+                "A cluster without a container engine needs root, for namespaces and control groups: "
+                "use sudo, or start Docker."
+            )
+        require_disk(STATE.parent, STATE_NEEDED_GB, "The cluster's own data need")
+
+    def up(self, *, dns: bool = True, tools: Sequence[str] = ()) -> None:
         """Brings up what is not up. Does nothing, fast, when all is."""
-        self._require_root()
-        programs = self._ensure_parts()
+        self.check()
+        network.bypass_proxies()
+        programs = self._ensure_parts(dns, tools)
         with self._alone():
             wanted = self._wanted_shape()
             self._remove_if_foreign(wanted)
@@ -105,10 +134,10 @@ class Native:
                 self._establish(wanted)
                 self._start(programs)
             if dns and self._shape().nodes:
-                self._start_dns()
+                self._start_dns(programs["coredns"])
 
     def down(self) -> None:
-        self._require_root()
+        self.check()
         with self._alone():
             self._remove()
 
@@ -162,18 +191,13 @@ class Native:
 
     # The rest is how.
 
-    def _require_root(self) -> None:
-        if os.geteuid() != 0:
-            raise ClusterError(
-                "A cluster without a container engine needs root, for namespaces and control groups: "
-                "use sudo, or start Docker."
-            )
-
-    def _ensure_parts(self) -> dict[str, Path]:
-        if self._wanted_shape().nodes:
-            ensure_packages(PACKAGES)
-            return ensure_programs((*CONTROL_PLANE, *NODE))
-        return ensure_programs((*CONTROL_PLANE, "kwok"))
+    def _ensure_parts(self, dns: bool, tools: Sequence[str]) -> dict[str, Path]:
+        if not self._wanted_shape().nodes:
+            return ensure_programs((*CONTROL_PLANE, "kwok", *tools))
+        wanted = (*CONTROL_PLANE, *NODE, *(["coredns"] if dns else []), *tools)
+        require_disk_to_build(wanted)  # before anything is installed
+        ensure_packages(PACKAGES)
+        return ensure_programs(wanted)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -216,7 +240,9 @@ class Native:
 
     def _establish(self, shape: Shape) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "cluster.json").write_text(json.dumps(_record_of(shape)))
+        partial = self.folder / "cluster.json.partial"
+        partial.write_text(json.dumps(_record_of(shape)))
+        partial.rename(self.folder / "cluster.json")
 
     def _parts(self) -> list[str]:
         shape = self._shape()
@@ -231,7 +257,7 @@ class Native:
             Node(
                 index=index,
                 folder=self.folder / f"node{index}",
-                cgroup=f"taskyard/{self.name}/node{index}",
+                cgroup=f"{self._cgroup}/node{index}",
                 plane=self._plane,
                 register=self._register,
                 programs=program_path("kubelet").parent,
@@ -257,7 +283,7 @@ class Native:
             self._start_process("kwok", programs)
             self._apply(json.dumps(pretended_nodes(shape.pretended)))
         if shape.nodes:
-            make_cgroups(f"taskyard/{self.name}")
+            make_cgroups(self._cgroup)
             with ThreadPoolExecutor() as pool:
                 list(pool.map(Node.start, self._nodes()))
             self._load(list(images.build(["pause"], cache_folder(), root=PROJECT, say=_quietly).values()))
@@ -336,15 +362,14 @@ class Native:
                 raise ClusterError(f"{failure}; the logs end with\n{words}")
             time.sleep(0.2)
 
-    def _start_dns(self) -> None:
+    def _start_dns(self, program: Path) -> None:
         done = self.folder / "dns"
-        if done.exists():
+        if done.exists() and done.read_text() == str(program.parent.name):
             return
-        programs = ensure_programs(["coredns"])
-        self._load([images.binary_image("coredns", programs["coredns"], cache_folder())])
+        self._load([images.binary_image("coredns", program, cache_folder())])
         manifest = (MANIFESTS / "coredns.yaml").read_text()
         self._apply(manifest.replace("$(ADDRESS)", network.DNS_SERVICE))
-        done.touch()
+        done.write_text(program.parent.name)
 
     def _apply(self, manifest: str) -> None:
         answer = self._kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
@@ -361,14 +386,13 @@ class Native:
 
     def _remove(self) -> None:
         """Ends every process that is ours, by pid and start time, and what the kernel does not take down by itself."""
+        (self.folder / "cluster.json").unlink(missing_ok=True)  # half a cluster is nobody's
         for part in sorted(self._register.parts(), key=_stop_order):
             process = self._register.last(part)
             if process is not None:
                 stop(process, grace=0 if "/" in part else 5)
             self._register.forget(part)
-        remove_cgroups(f"taskyard/{self.name}")
-        if not any((other / "cluster.json").exists() for other in STATE.glob("*") if other != self.folder):
-            remove_cgroups("taskyard")
+        remove_cgroups(self._cgroup)
         if self.name == "real":
             network.remove_bridge()
         if self.folder.exists():

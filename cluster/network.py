@@ -7,8 +7,11 @@ nothing else.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
+
+from cluster.errors import ClusterError
 
 BRIDGE = "taskyard0"
 CONTROL_PLANE = "198.18.0.1"
@@ -18,6 +21,16 @@ PODS_CIDR = "198.18.16.0/20"
 SERVICES_CIDR = "198.18.32.0/20"
 API_SERVICE = "198.18.32.1"
 DNS_SERVICE = "198.18.32.10"
+ADDRESSES = ("198.18.0.0/15", "127.0.0.0/8")
+
+
+def bypass_proxies() -> None:
+    """Whatever proxy the environment names is not for the cluster's own addresses; every child inherits this."""
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return
+    for name in ("NO_PROXY", "no_proxy"):
+        known = [each for each in os.environ.get(name, "").split(",") if each and each not in ADDRESSES]
+        os.environ[name] = ",".join([*known, *ADDRESSES])
 
 
 def node_address(index: int) -> str:
@@ -34,7 +47,10 @@ def link_of_node(index: int) -> str:
 
 
 def ip(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True)
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+    if check and done.returncode != 0:
+        raise ClusterError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+    return done
 
 
 def ensure_bridge() -> None:

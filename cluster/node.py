@@ -19,7 +19,7 @@ from typing import Any
 from cluster import network
 from cluster.control_plane import ControlPlane
 from cluster.errors import ClusterError
-from cluster.process import Process, Register, last_words, start, stop
+from cluster.process import Process, Register, last_words, start
 
 PARTS = ("containerd", "kubelet", "kube-proxy")
 CGROUPS = Path("/sys/fs/cgroup")
@@ -50,7 +50,9 @@ class Node:
         return f"{self.name}/{name}"
 
     def start(self) -> None:
-        machine = self.register.recall(self.part("machine")) or self._boot()
+        machine = self.register.recall(self.part("machine"))
+        if machine is None or not _is_ready(machine):
+            machine = self._boot()
         for part in PARTS:
             if self.register.recall(self.part(part)) is None:
                 self._start_part(machine, part)
@@ -61,18 +63,6 @@ class Node:
             raise ClusterError(f"{self.name} is not running: `make up` starts it")
         if self.register.recall(self.part(part)) is None:
             self._start_part(machine, part)
-
-    def stop_part(self, part: str) -> None:
-        """SIGKILL, because what tests want is a part that died."""
-        process = self.register.recall(self.part(part))
-        if process is not None:
-            stop(process, grace=0)
-
-    def stop(self) -> None:
-        self.stop_part("machine")
-        for part in ("machine", *PARTS):
-            self.register.forget(self.part(part))
-        remove_cgroups(self.cgroup)
 
     def run(self, *command: str, stdin: Any = None) -> str:
         """Runs a command inside the node, as `ssh` would."""
@@ -85,14 +75,14 @@ class Node:
         return done.stdout
 
     def load_image(self, archive: Path) -> None:
-        """Imports an image archive, unless this very file is imported already."""
-        record = self.folder / "lib" / "images" / archive.name
-        if record.exists():
+        """Imports an image archive, unless it is the last one of its name that was imported."""
+        record = self.folder / "lib" / "images" / archive.stem.rpartition("-")[0]
+        if record.exists() and record.read_text() == archive.name:
             return
         with archive.open("rb") as content:
             self.run("ctr", "--namespace", "k8s.io", "images", "import", "--no-unpack", "-", stdin=content)
         record.parent.mkdir(parents=True, exist_ok=True)
-        record.touch()
+        record.write_text(archive.name)
 
     def _boot(self) -> Process:
         self.register.see_off(self.part("machine"))
@@ -123,7 +113,7 @@ class Node:
         )
         network.connect_node(self.index, machine.pid)
         deadline = time.monotonic() + 15
-        while not Path(f"/proc/{machine.pid}/root/run/ready").exists():
+        while not _is_ready(machine):
             if time.monotonic() > deadline or not machine.is_alive:
                 raise ClusterError(f"{self.name} did not come up: {last_words(log)}")
             time.sleep(0.05)
@@ -196,6 +186,11 @@ class Node:
         )
 
 
+def _is_ready(machine: Process) -> bool:
+    """Whether the node's script has made the place ready; whoever started it may have been killed before."""
+    return Path(f"/proc/{machine.pid}/root/run/ready").exists()
+
+
 def _enter(machine: Process) -> list[str]:
     return ["nsenter", f"--target={machine.pid}", *NAMESPACES, "--"]
 
@@ -227,6 +222,7 @@ def kubelet_configuration(address: str, cgroup: str) -> dict[str, Any]:
         "cgroupRoot": f"/{cgroup}",
         "failSwapOn": False,
         "failCgroupV1": False,
+        "volumePluginDir": "/var/lib/kubelet/volume-plugins",  # by default below /usr, which is the host's
         "makeIPTablesUtilChains": False,  # kube-proxy speaks nftables
         "serializeImagePulls": False,
         "imageGCHighThresholdPercent": 100,  # images cannot be pulled again: never collect them
@@ -274,6 +270,8 @@ CONTAINERD_CONFIGURATION = f"""\
 version = 2
 [grpc]
   address = "{CONTAINERD_SOCKET}"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "/var/lib/containerd-opt"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{PAUSE_IMAGE}"
   restrict_oom_score_adj = true
@@ -292,10 +290,11 @@ def make_cgroups(path: str) -> None:
     for hierarchy in _hierarchies():
         group = hierarchy
         for name in path.split("/"):
-            with suppress(
-                OSError
-            ):  # v2: what the parent may delegate differs by machine; the kubelet says what it lacks
-                (group / "cgroup.subtree_control").write_text("+cpu +cpuset +memory +pids")
+            for controller in ("cpu", "cpuset", "memory", "pids"):
+                with suppress(
+                    OSError
+                ):  # v2: what can be delegated differs by machine; the kubelet says what it lacks
+                    (group / "cgroup.subtree_control").write_text(f"+{controller}")
             group = group / name
             group.mkdir(exist_ok=True)
             for file in ("cpuset.cpus", "cpuset.mems"):  # v1: an empty cpuset runs nothing

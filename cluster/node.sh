@@ -5,6 +5,14 @@ folder=$1 name=$2 address=$3 gateway=$4 programs=$5
 
 mount --make-rshared /                        # volumes must propagate from the kubelet into containers
 mount -t proc proc /proc
+# The kubelet sets a few knobs of the kernel that no namespace has copies of: here it finds files instead, and the host keeps its own.
+mkdir -p "$folder/kernel"
+for knob in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
+  [ -e "/proc/sys/$knob" ] || continue
+  copy="$folder/kernel/$(echo "$knob" | tr / -)"
+  cat "/proc/sys/$knob" > "$copy"
+  mount --bind "$copy" "/proc/sys/$knob"
+done
 mkdir -p "$folder/lib/programs"
 mount --bind "$programs" "$folder/lib/programs"
 mount -t tmpfs tmpfs /run                     # /run/containerd, /run/netns: private, and gone after a "reboot"

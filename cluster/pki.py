@@ -16,7 +16,19 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+ISSUER = "taskyard-development"
 VALID = timedelta(days=3650)
+SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 _ISSUING = threading.Lock()
 
 
@@ -38,12 +50,9 @@ class Authority:
         self.key = folder / "ca.key"
         if not self.key.exists():
             key = ec.generate_private_key(ec.SECP256R1())
-            certificate = _builder("taskyard-development", (), key).issuer_name(
-                _name("taskyard-development", ())
-            )
-            signed = certificate.add_extension(
-                x509.BasicConstraints(ca=True, path_length=None), critical=True
-            ).sign(key, hashes.SHA256())
+            builder = _builder(ISSUER, (), key).issuer_name(_name(ISSUER, ()))
+            builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            signed = builder.add_extension(SIGNS_CERTIFICATES, critical=True).sign(key, hashes.SHA256())
             self.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
             _write_key(self.key, key)  # last: its presence says that both are whole
 
@@ -63,6 +72,8 @@ class Authority:
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
         builder = _builder(name, groups, key).issuer_name(authority.subject)
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+        builder = builder.add_extension(identifier, critical=False)  # Python 3.13 insists on it
         if hosts:
             builder = builder.add_extension(
                 x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
@@ -120,6 +131,7 @@ def _builder(name: str, groups: Sequence[str], key: ec.EllipticCurvePrivateKey) 
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))  # clocks differ
         .not_valid_after(now + VALID)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 
 

@@ -170,7 +170,11 @@ class Register:
         """The part's process, alive or not."""
         try:
             return Process(**json.loads(self._file(part).read_text()))
-        except FileNotFoundError:
+        except (
+            FileNotFoundError,
+            ValueError,
+            TypeError,
+        ):  # torn by a power cut, which ended the process, too
             return None
 
     def see_off(self, part: str) -> None:

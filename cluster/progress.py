@@ -1,43 +1,56 @@
-"""Progress that a person can follow: one live line in a terminal, a line now and then in a log."""
+"""Progress that a person can follow: one live line in a terminal, a line now and then in a log; on stderr."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from types import TracebackType
 from typing import Self
 
 LOG_INTERVAL = 20.0
+LIVE_INTERVAL = 0.5
 
 
 class Progress:
+    """What is done, how far, for how long. Ticks by itself: compilers and downloads can be silent for minutes."""
+
     def __init__(self, what: str) -> None:
         self._what = what
+        self._detail = ""
         self._began = time.monotonic()
-        self._shown = 0.0
-        self._count = 0
-        self._live = sys.stdout.isatty()
+        self._live = sys.stderr.isatty()
+        self._ended = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, daemon=True)
 
     def __enter__(self) -> Self:
-        self.show("", force=True)
+        self._print()
+        self._ticker.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.show("failed" if error else "done", force=True)
+        self._ended.set()
+        self._ticker.join()
+        self._detail = "failed" if error else "done"
+        self._print()
         if self._live:
-            print(flush=True)
+            print(file=sys.stderr, flush=True)
 
-    def advance(self, total: int) -> None:
-        self._count += 1
-        self.show(f"{self._count} of {total} packages" if total else f"{self._count} lines")
+    def show(self, detail: str) -> None:
+        self._detail = detail
 
-    def show(self, detail: str, *, force: bool = False) -> None:
-        now = time.monotonic()
-        if not force and now - self._shown < (0.2 if self._live else LOG_INTERVAL):
-            return
-        self._shown = now
-        minutes, seconds = divmod(int(now - self._began), 60)
-        line = f"{minutes:3d}:{seconds:02d}  {self._what}  {detail}"
-        print(f"\r\x1b[K{line}" if self._live else line, end="" if self._live else "\n", flush=True)
+    def _tick(self) -> None:
+        while not self._ended.wait(LIVE_INTERVAL if self._live else LOG_INTERVAL):
+            self._print()
+
+    def _print(self) -> None:
+        minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
+        line = f"{minutes:3d}:{seconds:02d}  {self._what}  {self._detail}"
+        print(
+            f"\r\x1b[K{line}" if self._live else line,
+            end="" if self._live else "\n",
+            file=sys.stderr,
+            flush=True,
+        )

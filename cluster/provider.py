@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -22,8 +23,11 @@ class Provider(Protocol):
     @property
     def kubectl(self) -> Path: ...
 
-    def up(self, *, dns: bool = True) -> None:
-        """Brings up what is not up; fast, and changes nothing, when all is."""
+    def check(self) -> None:
+        """Says what this machine lacks, before anything is done."""
+
+    def up(self, *, dns: bool = True, tools: Sequence[str] = ()) -> None:
+        """Brings up what is not up, and builds tools beside it; fast, and changes nothing, when all is."""
 
     def down(self) -> None:
         """Stops exactly what `up` started."""
@@ -67,7 +71,7 @@ def answering_engine() -> str | None:
     """A client on the PATH is not enough: the engine itself must answer."""
     for engine in ("docker", "podman"):
         if shutil.which(engine):
-            asked = subprocess.run([engine, "info"], capture_output=True, timeout=20)
-            if asked.returncode == 0:
-                return engine
+            with suppress(subprocess.TimeoutExpired):  # hung is as good as none
+                if subprocess.run([engine, "info"], capture_output=True, timeout=20).returncode == 0:
+                    return engine
     return None

@@ -245,7 +245,7 @@ def _complete(tree: Path, etc: Path) -> None:
 
 def _operator_inputs(project: Path) -> Iterator[bytes]:
     names = ("Containerfile", ".dockerignore", "requirements.lock", "images/requirements-build.lock")
-    for name in (*names, "pyproject.toml", "README.md", "LICENSE"):
+    for name in (*names, "pyproject.toml", "LICENSE"):
         path = project / name
         if not path.exists():
             raise ClusterError(f"`{name}` is missing: the operator's image is made of it, among others.")

@@ -14,6 +14,7 @@ from cluster.errors import ClusterError
 from cluster.install import install
 from cluster.native import Native
 from cluster.provider import choose
+from cluster.versions import CONTROL_PLANE, NODE
 
 BIN = Path(sys.executable).parent
 SIDE_BY_SIDE = ("-n", "4", "--dist", "worksteal")
@@ -22,7 +23,7 @@ SIDE_BY_SIDE = ("-n", "4", "--dist", "worksteal")
 @dataclass(frozen=True)
 class Outcome:
     part: str
-    passed: bool
+    passed: bool | None  # None: nothing here to run it on
     seconds: float
 
 
@@ -52,12 +53,11 @@ def unit() -> bool:
     return _pytest("tests/unit")
 
 
-def machine() -> bool:
+def machine() -> bool | None:
     """The cluster program itself. It kills and removes the native cluster, so it comes before all that needs one."""
     if not isinstance(choose(), Native):
         print("The cluster here is not the native one: nothing of ours to start and stop.")
-        return True
-    ensure_programs(["kwok"])
+        return None
     return _pytest("tests/machine")
 
 
@@ -69,11 +69,10 @@ def cluster() -> bool:
 
 
 def chart() -> bool:
-    ensure_programs(["helm"])
     return _pytest("tests/chart")
 
 
-PARTS: dict[str, Callable[[], bool]] = {
+PARTS: dict[str, Callable[[], bool | None]] = {
     "lint": lint,
     "unit": unit,
     "machine": machine,
@@ -89,11 +88,26 @@ def main(parts: list[str]) -> int:
     if unknown:
         print(f"There is no part {', '.join(unknown)}; there are {', '.join(PARTS)}.", file=sys.stderr)
         return 2
+    if not parts or {"machine", "chart", "cluster"} & set(parts):
+        try:
+            _build_what_is_missing()
+        except ClusterError as error:
+            print(f"tests: {error}", file=sys.stderr)
+            return 1
     outcomes = [_timed(part) for part in parts or ALL]
     print()
     for outcome in outcomes:
-        print(f"{outcome.part:10} {'passed' if outcome.passed else 'FAILED'} {outcome.seconds:7.1f} s")
-    return 0 if all(outcome.passed for outcome in outcomes) else 1
+        word = {True: "passed", False: "FAILED", None: "not run"}[outcome.passed]
+        print(f"{outcome.part:10} {word:7} {outcome.seconds:7.1f} s")
+    return 1 if any(outcome.passed is False for outcome in outcomes) else 0
+
+
+def _build_what_is_missing() -> None:
+    """All at once and first, so that the times of the parts are theirs."""
+    provider = choose()
+    provider.check()
+    native = (*CONTROL_PLANE, *NODE, "coredns", "kwok") if isinstance(provider, Native) else ()
+    ensure_programs([*native, "helm"])
 
 
 def _timed(part: str) -> Outcome:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import Kubectl, task
+from tests.cluster.conftest import JSON, Kubectl, task
 
 
 def test_a_task_that_succeeds_is_completed_with_its_run_on_record(kubectl: Kubectl, examples: Path) -> None:
@@ -121,4 +121,47 @@ def test_a_template_that_no_job_may_have_is_an_exception_and_stops_nobody(kubect
     status = kubectl.wait("malformed")["status"]
     assert (status["state"], status["reason"]) == ("Exception", "MalformedPayload")
     assert "nowhere" in status["message"]
-    assert json.loads(json.dumps(kubectl.wait("fine", "Succeeded")))["status"]["state"] == "Completed"
+    assert kubectl.wait("fine", "Succeeded")["status"]["state"] == "Completed"
+
+
+def no_such_image(manifest: JSON) -> None:
+    manifest["spec"]["template"]["spec"]["containers"][0]["image"] = "localhost/no-such-image:dev"
+
+
+def no_such_node(manifest: JSON) -> None:
+    manifest["spec"]["template"]["spec"]["nodeSelector"] = {"no-such": "label"}
+
+
+def no_such_rights(manifest: JSON) -> None:
+    manifest["spec"]["template"]["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "message"),
+    [
+        pytest.param(no_such_image, "ImagePull", "no-such-image", id="an image that cannot be pulled"),
+        pytest.param(no_such_node, "Unschedulable", "didn't match", id="a node that does not exist"),
+        pytest.param(
+            no_such_rights, "NoPod", "kubectl describe job", id="a pod that the namespace does not allow"
+        ),
+    ],
+)
+def test_a_task_that_cannot_start_says_why(
+    kubectl: Kubectl, change: Callable[[JSON], None], reason: str, message: str
+) -> None:
+    manifest = task("held", "exit 0")
+    change(manifest)
+    kubectl.create(manifest)
+    found = kubectl.eventually("a reason", lambda: kubectl.get("task", "held")["status"].get("reason"))
+    assert found == reason
+    status = kubectl.get("task", "held")["status"]
+    assert status["state"] == "Claimed"
+    assert message in status["message"]
+
+
+def test_a_pod_that_is_deleted_is_a_loss_and_not_the_tasks_failure(kubectl: Kubectl) -> None:
+    kubectl.create(task("robbed", "trap 'exit 1' TERM; sleep 600 & wait"))
+    kubectl.eventually("it runs", lambda: kubectl.get("task", "robbed")["status"].get("state") == "Running")
+    kubectl("delete", "pods", "--all", "--wait=false")
+    status = kubectl.wait("robbed", "Succeeded=false")["status"]
+    assert (status["state"], status["reason"]) == ("Exception", "WorkerLost")

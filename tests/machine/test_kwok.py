@@ -12,14 +12,14 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import load_kube_config
 
 from cluster.build import PROJECT
-from cluster.native import Native
+from cluster.native import Native, Shape
 from taskyard.cluster import ApiServer
 from tests.unit.contract import ClusterContract
 
 
 @pytest.fixture(scope="module")
 def kwok() -> Iterator[Native]:
-    cluster = Native("kwok")
+    cluster = Native("kwok", Shape(nodes=0, pretended=10))
     cluster.up()
     yield cluster
     cluster.down()

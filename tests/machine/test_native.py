@@ -9,14 +9,16 @@ import json
 import os
 import signal
 import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from cluster import network
+from cluster import images, network
 from cluster.errors import ClusterError
-from cluster.native import STATE, Native
+from cluster.native import STATE, Native, Shape
 from cluster.node import PARTS
 from cluster.process import Register
 
@@ -35,21 +37,42 @@ class Machine:
     network_namespaces: frozenset[str]
     processes: frozenset[str]
     state: tuple[str, ...]
+    folders: tuple[str, ...]
+    kernel: tuple[str, ...]
+
+
+# What a kubelet and a containerd would set or make on their host, if the node did not hide it from them.
+KNOBS = (
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "net/ipv4/ip_forward",
+)
+FOLDERS = (
+    "/opt",
+    "/etc",
+    "/usr/libexec",
+    "/usr/libexec/kubernetes",
+    "/var/lib",
+    "/var/log",
+    "/run",
+    "/run/netns",
+)
 
 
 def look() -> Machine:
-    # Other work on this machine comes and goes; ours is known by its folder, or by a mount namespace of its own.
-    host = Path("/proc/self/ns/mnt").readlink()
+    # Other work on this machine comes and goes; ours is known by its folder, in its words or in its mounts.
     processes, namespaces = set(), set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             namespaces.add(str((folder / "ns/net").readlink()))
-            if "taskyard-cluster" in command or (folder / "ns/mnt").readlink() != host:
+            if "taskyard-cluster" in command or "taskyard-cluster" in (folder / "mountinfo").read_text():
                 processes.add(f"{folder.name} {command}")
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-    groups = [str(group) for group in Path("/sys/fs/cgroup").rglob("taskyard*")]
+    groups = [str(group) for group in Path("/sys/fs/cgroup").glob("*/*") if group.is_dir()]
     routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout
     return Machine(
         mounts=Path("/proc/self/mounts").read_text(),
@@ -59,6 +82,8 @@ def look() -> Machine:
         network_namespaces=frozenset(namespaces),
         processes=frozenset(processes),
         state=tuple(sorted(folder.name for folder in STATE.iterdir())) if STATE.exists() else (),
+        folders=tuple(sorted(str(each) for folder in FOLDERS for each in Path(folder).glob("*"))),
+        kernel=tuple((Path("/proc/sys") / knob).read_text() for knob in KNOBS),
     )
 
 
@@ -190,3 +215,53 @@ def test_data_that_etcd_cannot_read_is_given_up_and_said_so(
     running.up(dns=False)
     assert "The data of the cluster cannot be read" in capsys.readouterr().err
     assert kubectl(running, "get", "--raw", "/readyz") == "ok"
+
+
+def test_one_node_is_enough_when_asked_for(native: Native, capsys: pytest.CaptureFixture[str]) -> None:
+    one = Native(shape=Shape(nodes=1, pretended=0))
+    one.up(dns=False)
+    assert kubectl(one, "get", "nodes", "-o", "name").split() == ["node/node1"]
+    run_a_pod(one, "alone")
+    native.down()
+
+
+def test_down_and_up_again_and_again(native: Native) -> None:
+    for _ in range(3):
+        native.up(dns=False)
+        run_a_pod(native, "guest")
+        native.down()
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_a_command_that_is_killed_on_its_way_is_no_harm(native: Native, command: str) -> None:
+    before = look()
+    for patience in (0.2, 0.4, 0.8, 1.6):
+        if command == "down":
+            native.up(dns=False)
+        begun = subprocess.Popen(
+            [sys.executable, "-m", "cluster", *([command, "--no-dns"] if command == "up" else [command])],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "CLUSTER": "native", "PYTHONPATH": "."},
+        )
+        with suppress(subprocess.TimeoutExpired):
+            begun.wait(patience)
+        begun.kill()
+        begun.wait()
+    native.up(dns=False)
+    run_a_pod(native, "after-all")
+    native.down()
+    assert look() == before
+
+
+def test_an_image_that_comes_back_is_the_one_that_runs(running: Native, tmp_path: Path) -> None:
+    """Two builds share a tag: going back to the first must bring the first back."""
+    node = running.node("node1")
+    digests = []
+    for content in ("one", "two", "one"):
+        file = tmp_path / "content"
+        file.write_text(content)
+        node.load_image(images.binary_image("tagged", file, tmp_path / "cache", say=lambda line: None))
+        listed = node.run("ctr", "--namespace", "k8s.io", "images", "list", "name==localhost/tagged:dev")
+        digests.append(listed.splitlines()[1].split()[2])
+    assert digests[0] == digests[2] != digests[1]

@@ -15,6 +15,7 @@ from cluster.kind import Kind
 ENGINE = """#!/bin/sh
 echo "engine $*" >> {log}
 [ "$1" = build ] && echo sha256:123
+[ "$1" = ps ] && [ -e {folder}/stands ] && echo taskyard-control-plane taskyard-worker
 exit 0
 """
 KIND = """#!/bin/sh
@@ -22,8 +23,6 @@ echo "kind $*" >> {log}
 case "$1 $2" in
   "create cluster") touch {folder}/stands ;;
   "delete cluster") rm {folder}/stands ;;
-  "get clusters") [ -e {folder}/stands ] && echo taskyard ;;
-  "get nodes") echo taskyard-control-plane taskyard-worker ;;
   "load image-archive") [ -d "$(dirname "$3")" ] || {{ echo "no such file" >&2; exit 1; }} ;;
 esac
 exit 0
@@ -33,10 +32,10 @@ exit 0
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     log = tmp_path / "log"
-    for name, script in (("engine", ENGINE), ("kind", KIND)):
+    for name, script in (("engine", ENGINE), ("kind", KIND), ("kubectl", "#!/bin/sh\necho ok\n")):
         (tmp_path / name).write_text(script.format(log=log, folder=tmp_path))
         (tmp_path / name).chmod(0o755)
-    monkeypatch.setattr(kind, "ensure_programs", lambda names: {"kind": tmp_path / "kind"})
+    monkeypatch.setattr(kind, "ensure_programs", lambda names: {name: tmp_path / name for name in names})
     monkeypatch.setenv("TASKYARD_CACHE", str(tmp_path / "cache"))
     return log
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from cluster.current import Current
 from cluster.errors import ClusterError
 from cluster.kind import Kind, configuration
 from cluster.native import Native, Shape
+from cluster.network import bypass_proxies
 
 
 @pytest.mark.parametrize(
@@ -38,9 +40,6 @@ def test_choice(
         pytest.param({"CLUSTER": "minikube"}, "`CLUSTER` must be one of", id="an unknown provider"),
         pytest.param({"NODES": "0"}, "`NODES` must be 1, 2 or 3", id="no nodes"),
         pytest.param({"CLUSTER": "kind"}, "neither docker nor podman answers", id="kind without an engine"),
-        pytest.param(
-            {"CLUSTER": "current", "KUBECONFIG": "/a:/b"}, "must name one file", id="two kubeconfigs"
-        ),
     ],
 )
 def test_refusal(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str) -> None:
@@ -49,8 +48,30 @@ def test_refusal(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], m
         provider.choose(environment)
 
 
-def test_the_users_kubeconfig_is_the_one_that_is_named() -> None:
-    assert Current({"KUBECONFIG": "/some/config"}).kubeconfig == Path("/some/config")
+def test_the_users_context_is_pinned_when_it_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another shell that switches the context must not redirect a running test."""
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text('#!/bin/sh\n[ "$1" = config ] && cat "$KUBECONFIG"\nexit 0\n')
+    kubectl.chmod(0o755)
+    config = tmp_path / "config"
+    config.write_text("context: mine\n")
+    monkeypatch.setenv("TASKYARD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("shutil.which", lambda name: str(kubectl))
+    current = Current({"KUBECONFIG": str(config)})
+    current.up()
+    config.write_text("context: another\n")
+    assert current.kubeconfig.read_text() == "context: mine\n"
+
+
+def test_proxies_are_not_for_the_clusters_own_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.invalid")
+    monkeypatch.setenv("NO_PROXY", "intra.invalid")
+    monkeypatch.setenv("no_proxy", "")
+    bypass_proxies()
+    bypass_proxies()
+    assert os.environ["NO_PROXY"] == "intra.invalid,198.18.0.0/15,127.0.0.0/8"
 
 
 def test_kind_gets_as_many_workers_as_asked_for() -> None:
