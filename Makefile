@@ -55,14 +55,8 @@ lock: $(READY) ## pin all dependencies anew, with hashes and without naming an i
 help: ## this list
 	@sed 's/\$$\$$/$$/g' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}'
 
-$(READY): requirements-dev.lock
-	@echo "Installing the Python tools into $(VENV)" >&2
-	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-	  && apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; } \
-	  || { echo "Python lacks its venv module: install the package python3-venv."; exit 1; }
-	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	@touch $@
+# Its name holds a hash of the lock, so it depends on no file's time: a fresh clone must not make it anew for all others.
+$(READY):
+	@$(PYTHON) cluster/environment.py $(VENV) requirements-dev.lock
 
 .PHONY: demo test up down status kubeconfig env install up-kwok down-kwok unit lint image manifests verify format lock help

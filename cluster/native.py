@@ -126,13 +126,10 @@ class Native:
             self._establish(wanted)
             try:
                 self._start(programs)
-            except ClusterError as error:
+            except ClusterError:
                 if not comes_back or self._register.recall("etcd") is not None:
                     raise
-                print(f"The data of the cluster cannot be read ({error}): starting afresh.", file=sys.stderr)
-                self._remove()
-                self._establish(wanted)
-                self._start(programs)
+                self._start_without_etcd_data(programs)
             if dns and self._shape().nodes:
                 self._start_dns(programs["coredns"])
 
@@ -213,8 +210,8 @@ class Native:
 
     def _record(self) -> dict[str, object]:
         with suppress(FileNotFoundError, json.JSONDecodeError):
-            found: dict[str, object] = json.loads((self.folder / "cluster.json").read_text())
-            return found
+            found = json.loads((self.folder / "cluster.json").read_text())
+            return found if isinstance(found, dict) else {}
         return {}
 
     def _shape(self) -> Shape:
@@ -291,9 +288,36 @@ class Native:
             self._wait_for_nodes(
                 silent, since=datetime.now(UTC) - timedelta(seconds=time.monotonic() - began + 1)
             )
+            self._watch_over(dead)
             print(
                 f"The cluster is up: {shape.nodes or shape.pretended} nodes, {time.monotonic() - began:.0f} s."
             )
+
+    def _start_without_etcd_data(self, programs: dict[str, Path]) -> None:
+        """etcd did not stay up. Once more, if it was only killed; then without its data, which are set aside."""
+        try:
+            self._start(programs)
+            return
+        except ClusterError as error:
+            if self._register.recall("etcd") is not None:
+                raise
+            reason = error
+        data, aside = self.folder / "etcd", self.folder / "etcd.set-aside"
+        shutil.rmtree(aside, ignore_errors=True)
+        data.rename(aside)
+        for machine in (part for part in self._parts() if part.endswith("/machine")):
+            self._register.see_off(machine)  # kubelets register their node when they start, and only then
+        (self.folder / "dns").unlink(missing_ok=True)
+        try:
+            self._start(programs)
+        except ClusterError:
+            shutil.rmtree(data, ignore_errors=True)
+            aside.rename(data)  # it was not the data
+            raise
+        print(
+            f"etcd could not read its data, which are now in {aside}: started afresh. {reason}",
+            file=sys.stderr,
+        )
 
     def _start_process(self, part: str, programs: dict[str, Path]) -> None:
         if self._register.recall(part) is not None:
@@ -361,6 +385,11 @@ class Native:
                 words = "\n".join(f"  {part}: {last_words(self._log(part), 2)}" for part in dead or parts)
                 raise ClusterError(f"{failure}; the logs end with\n{words}")
             time.sleep(0.2)
+
+    def _watch_over(self, parts: Sequence[str]) -> None:
+        """What was just started must live on for a moment: a scheduler that cannot read its certificate does not."""
+        deadline = time.monotonic() + 1
+        self._wait(lambda: time.monotonic() > deadline, "", parts)
 
     def _start_dns(self, program: Path) -> None:
         done = self.folder / "dns"

@@ -60,7 +60,7 @@ class Authority:
         """A certificate for a user in groups, and for a server where hosts are given."""
         pair = Pair(self._folder / f"{file}.crt", self._folder / f"{file}.key")
         with _ISSUING:  # nodes start side by side, and share the certificate of kube-proxy
-            if not pair.key.exists():
+            if not (pair.key.exists() and pair.certificate.exists() and pair.certificate.stat().st_size):
                 self._sign(pair, name, groups, hosts)
         return pair
 

@@ -168,7 +168,7 @@ class ApiServer:
             )
             content = await response.read()  # type: ignore[no-untyped-call]
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
-            raise Unavailable(f"{method} {path}: {exc or type(exc).__name__}") from exc
+            raise Unavailable(f"{method} {path}: {str(exc) or type(exc).__name__}") from exc
         answer = _json(content)
         if response.status < 400 and answer is not None:
             return answer
@@ -195,8 +195,9 @@ def error(code: int, status: Json, headers: Mapping[str, str]) -> ClusterError:
     if code in {401, 410, 429} or code >= 500 or code < 400:
         seconds = headers.get("Retry-After", "")
         return Unavailable(message, after=float(seconds) if seconds.isdigit() else 0.0)
-    # A webhook's denial is a 400 without that reason.
-    return Rejected(message, malformed=code == 422 or reason == "BadRequest")
+    # A policy's denial is a 422 by default, a webhook's a 400 without that reason: both may pass one day.
+    is_policy = "ValidatingAdmissionPolicy" in message
+    return Rejected(message, malformed=not is_policy and (code == 422 or reason == "BadRequest"))
 
 
 @asynccontextmanager

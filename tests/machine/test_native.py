@@ -213,7 +213,8 @@ def test_data_that_etcd_cannot_read_is_given_up_and_said_so(
     for file in (running.folder / "etcd").rglob("*.wal"):
         file.write_bytes(b"\xff" * 512)
     running.up(dns=False)
-    assert "The data of the cluster cannot be read" in capsys.readouterr().err
+    assert "etcd could not read its data, which are now in" in capsys.readouterr().err
+    run_a_pod(running, "on-fresh-data")
     assert kubectl(running, "get", "--raw", "/readyz") == "ok"
 
 
@@ -265,3 +266,39 @@ def test_an_image_that_comes_back_is_the_one_that_runs(running: Native, tmp_path
         listed = node.run("ctr", "--namespace", "k8s.io", "images", "list", "name==localhost/tagged:dev")
         digests.append(listed.splitlines()[1].split()[2])
     assert digests[0] == digests[2] != digests[1]
+
+
+def test_a_record_that_a_power_cut_has_torn_is_no_obstacle(native: Native) -> None:
+    native.up(dns=False)
+    (native.folder / "processes" / "scheduler.json").write_text("")
+    os.kill(pids(native)["controller-manager"], signal.SIGKILL)
+    assert "scheduler" in native.status()
+    native.down()
+
+
+def test_etcd_that_is_killed_while_it_comes_up_keeps_its_data(native: Native) -> None:
+    native.up(dns=False)
+    kubectl(native, "create", "configmap", "precious")
+    native.stop_part("apiserver")
+    begun = subprocess.Popen(
+        [sys.executable, "-m", "cluster", "up", "--no-dns"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "CLUSTER": "native", "PYTHONPATH": "."},
+    )
+    with suppress(subprocess.TimeoutExpired):
+        begun.wait(1)
+    native.stop_part("etcd")
+    begun.wait(120)
+    native.up(dns=False)
+    kubectl(native, "get", "configmap", "precious")
+
+
+def test_a_part_that_cannot_live_is_named(native: Native) -> None:
+    native.up(dns=False)
+    certificate = native.folder / "pki" / "scheduler.crt"
+    certificate.write_text("no certificate")
+    native.stop_part("scheduler")
+    with pytest.raises(ClusterError, match="scheduler ended"):
+        native.up(dns=False)
+    native.down()

@@ -124,8 +124,13 @@ def test_failed(failed: Pod, code: str, message: str) -> None:
             id="deleted under the task: not its own fault",
         ),
         pytest.param(
+            pod(FAILED, ended(255, reason="Unknown")),
+            "nobody saw the container end: its node went away or restarted",
+            id="255 after a restart of the node is made up",
+        ),
+        pytest.param(
             pod(FAILED, NEVER_STARTED),
-            "the pod failed, and no container of it says why",
+            "nobody saw the container end: its node went away or restarted",
             id="137 of a container that never started is not a kill",
         ),
     ],
@@ -143,6 +148,14 @@ def test_the_evidence_is_kept() -> None:
     assert (evidence.pod, evidence.node) == ("hello-1-abcde", "node-1")
     assert (evidence.started_at, evidence.finished_at) == (STARTED, ENDED)
     assert (evidence.exit_code, evidence.signal) == (137, 9)
+
+
+def test_a_command_that_does_not_exist_is_the_tasks_own_fault() -> None:
+    cannot = Container("main", exit=Exit(128, "StartError", "exec: no such file", None))
+    ending = of_pod(pod(FAILED, cannot), "main")
+    assert isinstance(ending, Failed)
+    assert "no such file" in ending.error.message
+    assert ending.evidence.started_at is None
 
 
 def test_a_container_that_never_started_leaves_no_exit_code() -> None:

@@ -68,7 +68,7 @@ def is_of_run(pod: Pod, status: Status) -> bool:
     if status.state not in ACTIVE_STATES or pod.attempt != status.attempt:
         return False
     recorded = recorded_run(status)
-    return recorded is None or recorded.pod in {None, pod.name}
+    return recorded is None or recorded.attempt != status.attempt or recorded.pod in {None, pod.name}
 
 
 def wait(snapshot: Snapshot, now: datetime) -> Decision:

@@ -232,5 +232,11 @@ def _plain(value: Any) -> Any:
 
 
 def cut(text: str) -> str:
-    """As much of a message as the status takes."""
+    """As much of a message as the status takes, without what would upset a terminal. Doing it twice changes nothing."""
+    text = text.translate(_CONTROLS)
     return text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 1] + "…"
+
+
+_CONTROLS: Final = {
+    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
+}

@@ -162,7 +162,7 @@ def _container(status: Json) -> Container:
     ended = state.get("terminated")
     return Container(
         name=intern(status["name"]),
-        started_at=_maybe_time((ended or state.get("running", {})).get("startedAt")),
+        started_at=_start((ended or state.get("running", {})).get("startedAt")),
         exit=Exit(
             code=ended["exitCode"],
             reason=ended.get("reason"),
@@ -203,6 +203,12 @@ def _number(text: str | None, otherwise: int) -> int:
 
 def _time(text: str) -> datetime:
     return datetime.fromisoformat(text)
+
+
+def _start(text: str | None) -> datetime | None:
+    """When a container started; the kubelet writes the year 1970 of one that could not."""
+    started_at = _maybe_time(text)
+    return started_at if started_at is not None and started_at.year > 1970 else None
 
 
 def _maybe_time(text: str | None) -> datetime | None:

@@ -48,6 +48,12 @@ class Lost:
 
 Ending = Succeeded | Failed | Lost
 
+END_UNSEEN = frozenset({"Unknown", "ContainerStatusUnknown"})
+"""What containerd and the kubelet say, with a made-up exit code, of a container that was gone when they came back."""
+
+CANNOT_RUN = frozenset({"StartError", "ContainerCannotRun"})
+"""A command that does not exist, for one: it never started, and that is the task's own fault."""
+
 
 def of_pod(pod: Pod, main_container: str) -> Ending | None:
     """How the run of this pod ended; None while it may still go on."""
@@ -63,7 +69,9 @@ def of_pod(pod: Pod, main_container: str) -> Ending | None:
         return Lost(evidence, _disruption(pod))
     if pod.deleting:
         return Lost(evidence, "the pod was deleted while it ran")
-    if main is not None and main.exit is not None and main.started_at is not None:
+    if main is not None and main.exit is not None and main.exit.reason in END_UNSEEN:
+        return Lost(evidence, "nobody saw the container end: its node went away or restarted")
+    if main is not None and main.exit is not None and (main.started_at or main.exit.reason in CANNOT_RUN):
         return Succeeded(evidence) if main.exit.code == 0 else Failed(evidence, _error(main))
     for init in pod.init_containers:
         if init.exit is not None and init.exit.code != 0 and init.started_at is not None:
