@@ -12,7 +12,8 @@ from cluster import images, network
 from cluster.build import PROJECT, cache_folder, ensure_programs
 from cluster.errors import ClusterError
 from cluster.install import install
-from cluster.native import Native, Shape
+from cluster.making import Shape
+from cluster.native import Native
 from cluster.provider import Provider, answering_engine, choose
 from cluster.versions import PROGRAMS
 

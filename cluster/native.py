@@ -7,7 +7,6 @@ cluster that is there, and uses it if it is of the same making, or replaces it i
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -20,16 +19,14 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cluster import control_plane, images, network, node
+from cluster import control_plane, images, kwok, network, node
 from cluster.build import (
     PROJECT,
     cache_folder,
     ensure_programs,
-    kwok_stages,
     program_path,
     require_disk,
     require_disk_to_build,
@@ -37,6 +34,7 @@ from cluster.build import (
 from cluster.control_plane import ControlPlane
 from cluster.debian import ensure_packages
 from cluster.errors import ClusterError
+from cluster.making import Shape, disown, establish, is_of_same_making, shape_of
 from cluster.node import Node, make_cgroups, remove_cgroups
 from cluster.process import Register, last_words, start, stop
 from cluster.versions import CONTROL_PLANE, NODE
@@ -55,33 +53,7 @@ PACKAGES = (
 )
 PATIENCE = 90.0
 STATE_NEEDED_GB = 2
-SOURCES = (
-    "control_plane.py",
-    "go/kubernetes/go.mod",
-    "go/kubernetes/go.sum",
-    "manifests/coredns.yaml",
-    "native.py",
-    "network.py",
-    "node.py",
-    "node.sh",
-    "pki.py",
-    "process.py",
-)
 MANIFESTS = Path(__file__).parent / "manifests"
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How many nodes, and of which kind."""
-
-    nodes: int
-    pretended: int
-
-
-def fingerprint() -> str:
-    """Equal for clones that make the same cluster."""
-    here = Path(__file__).parent
-    return hashlib.sha256(b"".join((here / name).read_bytes() for name in SOURCES)).hexdigest()[:16]
 
 
 class Native:
@@ -123,7 +95,7 @@ class Native:
             wanted = self._wanted_shape()
             self._remove_if_foreign(wanted)
             comes_back = (self.folder / "etcd").exists()
-            self._establish(wanted)
+            establish(self.folder, wanted)
             try:
                 self._start(programs)
             except ClusterError:
@@ -208,38 +180,20 @@ class Native:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _record(self) -> dict[str, object]:
-        with suppress(FileNotFoundError, json.JSONDecodeError):
-            found = json.loads((self.folder / "cluster.json").read_text())
-            return found if isinstance(found, dict) else {}
-        return {}
-
     def _shape(self) -> Shape:
         """As it stands."""
-        record = self._record()
-        return Shape(int(str(record.get("nodes", 0))), int(str(record.get("pretended", 0))))
+        return shape_of(self.folder) or Shape(0, 0)
 
     def _wanted_shape(self) -> Shape:
         """As asked for; or as it stands, if nothing was asked for; or the default."""
-        if self._asked is not None:
-            return self._asked
-        if self._record():
-            return self._shape()
-        return Shape(nodes=2, pretended=0) if self.name == "real" else Shape(nodes=0, pretended=10)
+        default = Shape(nodes=2, pretended=0) if self.name == "real" else Shape(nodes=0, pretended=10)
+        return self._asked or shape_of(self.folder) or default
 
     def _remove_if_foreign(self, wanted: Shape) -> None:
-        if self.folder.exists() and self._record() != _record_of(wanted):
-            print(
-                f"The cluster {self.name!r} on this machine is of another making: replacing it.",
-                file=sys.stderr,
-            )
+        if self.folder.exists() and not is_of_same_making(self.folder, wanted):
+            words = f"The cluster {self.name!r} on this machine is of another making: replacing it."
+            print(words, file=sys.stderr)
             self._remove()
-
-    def _establish(self, shape: Shape) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        partial = self.folder / "cluster.json.partial"
-        partial.write_text(json.dumps(_record_of(shape)))
-        partial.rename(self.folder / "cluster.json")
 
     def _parts(self) -> list[str]:
         shape = self._shape()
@@ -278,7 +232,7 @@ class Native:
             self._start_process(part, programs)
         if shape.pretended and self._register.recall("kwok") is None:
             self._start_process("kwok", programs)
-            self._apply(json.dumps(pretended_nodes(shape.pretended)))
+            self._apply(json.dumps(kwok.nodes(shape.pretended)))
         if shape.nodes:
             make_cgroups(self._cgroup)
             with ThreadPoolExecutor() as pool:
@@ -323,18 +277,11 @@ class Native:
         if self._register.recall(part) is not None:
             return
         self._register.see_off(part)
-        command = self._kwok(programs) if part == "kwok" else self._plane.command(part, programs)
+        if part == "kwok":
+            command = kwok.command(programs["kwok"], self.kubeconfig)
+        else:
+            command = self._plane.command(part, programs)
         start(command, self._log(part), remember=lambda process: self._register.remember(part, process))
-
-    def _kwok(self, programs: dict[str, Path]) -> list[str]:
-        stages = [f"--config={stage}" for stage in sorted(kwok_stages().glob("*.yaml"))]
-        return [
-            str(programs["kwok"]),
-            f"--kubeconfig={self.kubeconfig}",
-            "--manage-all-nodes=true",
-            "--node-lease-duration-seconds=40",
-            *stages,
-        ]
 
     def _log(self, part: str) -> Path:
         return self.folder / "logs" / f"{part.replace('/', '-')}.log"
@@ -415,7 +362,7 @@ class Native:
 
     def _remove(self) -> None:
         """Ends every process that is ours, by pid and start time, and what the kernel does not take down by itself."""
-        (self.folder / "cluster.json").unlink(missing_ok=True)  # half a cluster is nobody's
+        disown(self.folder)
         for part in sorted(self._register.parts(), key=_stop_order):
             process = self._register.last(part)
             if process is not None:
@@ -434,30 +381,8 @@ def _quietly(line: str) -> None:
     """The image of the sandbox is no news."""
 
 
-def _record_of(shape: Shape) -> dict[str, object]:
-    return {"fingerprint": fingerprint(), "nodes": shape.nodes, "pretended": shape.pretended}
-
-
 def _stop_order(part: str) -> tuple[int, str]:
     """Nodes first (a machine takes all of its parts along), then the control plane from the outside in."""
     if "/" in part:
         return (0 if part.endswith("/machine") else 1, part)
     return (9 - control_plane.PARTS.index(part) if part in control_plane.PARTS else 2, part)
-
-
-def pretended_nodes(count: int) -> dict[str, object]:
-    capacity = {"cpu": "64", "memory": "256Gi", "pods": "2000"}
-    nodes = [
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {
-                "name": f"kwok-{index}",
-                "annotations": {"kwok.x-k8s.io/node": "fake"},
-                "labels": {"type": "kwok"},
-            },
-            "status": {"allocatable": capacity, "capacity": capacity},
-        }
-        for index in range(count)
-    ]
-    return {"apiVersion": "v1", "kind": "List", "items": nodes}

@@ -158,7 +158,10 @@ class Register:
         self._folder.mkdir(parents=True, exist_ok=True)
         file = self._file(part)
         partial = file.with_suffix(".partial")
-        partial.write_text(json.dumps(asdict(process)))
+        with partial.open("w") as record:
+            json.dump(asdict(process), record)
+            record.flush()
+            os.fsync(record.fileno())  # a record that a power cut has torn names no process
         partial.rename(file)
 
     def recall(self, part: str) -> Process | None:

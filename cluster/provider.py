@@ -13,7 +13,8 @@ from typing import Protocol
 from cluster.current import Current
 from cluster.errors import ClusterError
 from cluster.kind import Kind
-from cluster.native import Native, Shape
+from cluster.making import Shape
+from cluster.native import Native
 
 
 class Provider(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import load_kube_config
 
 from cluster.build import PROJECT
-from cluster.native import Native, Shape
+from cluster.making import Shape
+from cluster.native import Native
 from taskyard.cluster import ApiServer
 from tests.unit.contract import ClusterContract
 
@@ -21,6 +23,10 @@ from tests.unit.contract import ClusterContract
 def kwok() -> Iterator[Native]:
     cluster = Native("kwok", Shape(nodes=0, pretended=10))
     cluster.up()
+    kubectl(cluster, "apply", "--server-side", "--filename", PROJECT / "crds")
+    established = "jsonpath={.status.conditions[?(@.type=='Established')].status}"
+    while kubectl(cluster, "get", "crd", "tasks.taskyard.dev", "-o", established) != "True":
+        time.sleep(0.1)
     yield cluster
     cluster.down()
     assert not cluster.folder.exists()
@@ -47,8 +53,6 @@ class TestApiServer(ClusterContract):
 
     @pytest.fixture
     async def cluster(self, kwok: Native) -> AsyncIterator[ApiServer]:
-        kubectl(kwok, "apply", "--server-side", "--filename", PROJECT / "crds")
-        kubectl(kwok, "wait", "--for=condition=Established", "crd/tasks.taskyard.dev")
         configuration = Configuration()
         await load_kube_config(  # type: ignore[no-untyped-call]
             config_file=str(kwok.kubeconfig), client_configuration=configuration, persist_config=False

@@ -18,7 +18,8 @@ import pytest
 
 from cluster import images, network
 from cluster.errors import ClusterError
-from cluster.native import STATE, Native, Shape
+from cluster.making import Shape
+from cluster.native import STATE, Native
 from cluster.node import PARTS
 from cluster.process import Register
 
@@ -236,7 +237,7 @@ def test_down_and_up_again_and_again(native: Native) -> None:
 @pytest.mark.parametrize("command", ["up", "down"])
 def test_a_command_that_is_killed_on_its_way_is_no_harm(native: Native, command: str) -> None:
     before = look()
-    for patience in (0.2, 0.4, 0.8, 1.6):
+    for patience in (0.3, 0.6, 1.2):
         if command == "down":
             native.up(dns=False)
         begun = subprocess.Popen(
@@ -270,10 +271,11 @@ def test_an_image_that_comes_back_is_the_one_that_runs(running: Native, tmp_path
 
 def test_a_record_that_a_power_cut_has_torn_is_no_obstacle(native: Native) -> None:
     native.up(dns=False)
+    os.kill(pids(native)["scheduler"], signal.SIGKILL)
     (native.folder / "processes" / "scheduler.json").write_text("")
-    os.kill(pids(native)["controller-manager"], signal.SIGKILL)
-    assert "scheduler" in native.status()
-    native.down()
+    assert "scheduler                DEAD" in native.status()
+    native.up(dns=False)
+    assert "scheduler" in pids(native)
 
 
 def test_etcd_that_is_killed_while_it_comes_up_keeps_its_data(native: Native) -> None:

@@ -11,7 +11,8 @@ from cluster import provider
 from cluster.current import Current
 from cluster.errors import ClusterError
 from cluster.kind import Kind, configuration
-from cluster.native import Native, Shape
+from cluster.making import Shape
+from cluster.native import Native
 from cluster.network import bypass_proxies
 
 
