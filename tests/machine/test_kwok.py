@@ -23,12 +23,16 @@ from tests.unit.contract import ClusterContract
 def kwok() -> Iterator[Native]:
     cluster = Native("kwok", Shape(nodes=0, pretended=10))
     cluster.up()
-    kubectl(cluster, "apply", "--server-side", "--filename", PROJECT / "crds")
-    established = "jsonpath={.status.conditions[?(@.type=='Established')].status}"
-    while kubectl(cluster, "get", "crd", "tasks.taskyard.dev", "-o", established) != "True":
-        time.sleep(0.1)
-    yield cluster
-    cluster.down()
+    try:
+        kubectl(cluster, "apply", "--server-side", "--filename", PROJECT / "crds")
+        served = [cluster.kubectl, f"--kubeconfig={cluster.kubeconfig}", "get", "tasks"]
+        deadline = time.monotonic() + 30
+        while subprocess.run(served, capture_output=True).returncode != 0:
+            assert time.monotonic() < deadline, "the CRD is not served"
+            time.sleep(0.1)
+        yield cluster
+    finally:
+        cluster.down()
     assert not cluster.folder.exists()
 
 
