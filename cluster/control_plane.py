@@ -124,6 +124,7 @@ class ControlPlane:
             f"--cluster-signing-cert-file={authority.certificate}",
             f"--cluster-signing-key-file={authority.key}",
             "--use-service-account-credentials=true",
+            f"--flex-volume-plugin-dir={self.folder / 'volume-plugins'}",  # by default below /usr, which it would fill
             f"--kube-api-qps={REQUESTS_PER_SECOND}",
             f"--kube-api-burst={REQUESTS_PER_SECOND}",
         ]

@@ -366,7 +366,7 @@ class Native:
         for part in sorted(self._register.parts(), key=_stop_order):
             process = self._register.last(part)
             if process is not None:
-                stop(process, grace=0 if "/" in part else 5)
+                stop(process, grace=0)  # its data go, too
             self._register.forget(part)
         remove_cgroups(self._cgroup)
         if self.name == "real":

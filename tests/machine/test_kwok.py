@@ -25,7 +25,7 @@ def kwok() -> Iterator[Native]:
     cluster.up()
     try:
         kubectl(cluster, "apply", "--server-side", "--filename", PROJECT / "crds")
-        served = [cluster.kubectl, f"--kubeconfig={cluster.kubeconfig}", "get", "tasks"]
+        served = [str(cluster.kubectl), f"--kubeconfig={cluster.kubeconfig}", "get", "tasks"]
         deadline = time.monotonic() + 30
         while subprocess.run(served, capture_output=True).returncode != 0:
             assert time.monotonic() < deadline, "the CRD is not served"
