@@ -370,7 +370,7 @@ class Native:
             self._register.forget(part)
         remove_cgroups(self._cgroup)
         if self.name == "real":
-            network.remove_bridge()
+            network.remove_links()
         if self.folder.exists():
             shutil.rmtree(self.folder)
         with suppress(OSError):

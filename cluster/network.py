@@ -60,7 +60,10 @@ def ensure_bridge() -> None:
     ip("link", "set", BRIDGE, "up")
 
 
-def remove_bridge() -> None:
+def remove_links() -> None:
+    """The bridge, and cables whose other end the kernel has not taken down yet: it does that in its own time."""
+    for link in Path("/sys/class/net").glob("taskyard-n*"):
+        ip("link", "delete", link.name, check=False)
     if has_link(BRIDGE):
         ip("link", "delete", BRIDGE)
 
