@@ -79,11 +79,7 @@ class Native:
         return program_path("kubectl")
 
     def check(self) -> None:
-        if os.geteuid() != 0:
-            raise ClusterError(
-                "A cluster without a container engine needs root, for namespaces and control groups: "
-                "use sudo, or start Docker."
-            )
+        _require_root()
         require_disk(STATE.parent, STATE_NEEDED_GB, "The cluster's own data need")
 
     def up(self, *, dns: bool = True, tools: Sequence[str] = ()) -> None:
@@ -106,7 +102,7 @@ class Native:
                 self._start_dns(programs["coredns"])
 
     def down(self) -> None:
-        self.check()
+        _require_root()
         with self._alone():
             self._remove()
 
@@ -149,11 +145,10 @@ class Native:
                 self._start_process(part, ensure_programs(CONTROL_PLANE))
                 self._wait_until_ready()
                 return
-            there = next(one for one in self._nodes() if one.name == owner)
             if name == "machine":
-                there.start()
+                self.node(owner).start()
             else:
-                there.start_part(name)
+                self.node(owner).start_part(name)
 
     def node(self, name: str) -> Node:
         return next(one for one in self._nodes() if one.name == name)
@@ -265,6 +260,7 @@ class Native:
         try:
             self._start(programs)
         except ClusterError:
+            self._register.see_off("etcd")
             shutil.rmtree(data, ignore_errors=True)
             aside.rename(data)  # it was not the data
             raise
@@ -375,6 +371,14 @@ class Native:
             shutil.rmtree(self.folder)
         with suppress(OSError):
             STATE.rmdir()  # unless the other cluster is there
+
+
+def _require_root() -> None:
+    if os.geteuid() != 0:
+        raise ClusterError(
+            "A cluster without a container engine needs root, for namespaces and control groups: "
+            "use sudo, or start Docker."
+        )
 
 
 def _quietly(line: str) -> None:

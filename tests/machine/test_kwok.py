@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 from kubernetes.aio.client.api_client import ApiClient
@@ -16,6 +15,7 @@ from cluster.build import PROJECT
 from cluster.making import Shape
 from cluster.native import Native
 from taskyard.cluster import ApiServer
+from tests.machine.test_native import kubectl
 from tests.unit.contract import ClusterContract
 
 
@@ -24,7 +24,7 @@ def kwok() -> Iterator[Native]:
     cluster = Native("kwok", Shape(nodes=0, pretended=10))
     cluster.up()
     try:
-        kubectl(cluster, "apply", "--server-side", "--filename", PROJECT / "crds")
+        kubectl(cluster, "apply", "--server-side", f"--filename={PROJECT / 'crds'}")
         served = [str(cluster.kubectl), f"--kubeconfig={cluster.kubeconfig}", "get", "tasks"]
         deadline = time.monotonic() + 30
         while subprocess.run(served, capture_output=True).returncode != 0:
@@ -34,13 +34,6 @@ def kwok() -> Iterator[Native]:
     finally:
         cluster.down()
     assert not cluster.folder.exists()
-
-
-def kubectl(native: Native, *arguments: str | Path) -> str:
-    command = [native.kubectl, f"--kubeconfig={native.kubeconfig}", *arguments]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_pretended_nodes_run_jobs_beside_the_real_cluster(kwok: Native) -> None:
