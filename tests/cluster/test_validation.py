@@ -38,6 +38,21 @@ REFUSED = [
         "spec.template.spec.containers[0].resources.requests.memory",
         id="a quantity that is none",
     ),
+    pytest.param(
+        lambda pod, container: container.pop("image"),
+        "spec.template.spec.containers[0].image: Required value",
+        id="no image",
+    ),
+    pytest.param(
+        lambda pod, container: container.update(imagePullPolicy="ifnotpresent"),
+        "spec.template.spec.containers[0].imagePullPolicy",
+        id="a pull policy that does not exist",
+    ),
+    pytest.param(
+        lambda pod, container: container.update(name="Main_Container"),
+        "spec.template.spec.containers[0].name",
+        id="a container's name that is no DNS label",
+    ),
 ]
 
 

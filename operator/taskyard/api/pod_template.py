@@ -36,6 +36,7 @@ METADATA_FIELDS = ("annotations", "creationTimestamp", "labels", "name")
 # Kubernetes sets no limit; rules that look at each container need one: their cost is estimated beforehand.
 MAX_CONTAINERS = 64
 MAX_CONTAINER_NAME = 63
+DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 POD_RULES = [
     rule(
@@ -115,4 +116,9 @@ def _named_once(containers: JSON, *, rules: list[JSON]) -> None:
     containers["x-kubernetes-list-type"] = "map"
     containers["x-kubernetes-list-map-keys"] = ["name"]
     containers["items"]["x-kubernetes-validations"] = rules
-    containers["items"]["properties"]["name"]["maxLength"] = MAX_CONTAINER_NAME
+    # What every Job with it would be refused for is refused here, where the user is still looking.
+    item = containers["items"]
+    item["required"] = ["image", "name"]
+    item["properties"]["name"] |= {"maxLength": MAX_CONTAINER_NAME, "pattern": DNS_LABEL}
+    item["properties"]["image"]["minLength"] = 1
+    item["properties"]["imagePullPolicy"]["enum"] = ["Always", "IfNotPresent", "Never"]
