@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
-from taskyard.api.pod_template import MAX_CONTAINER_NAME, pod_template_schema
+from taskyard.api.pod_template import DNS_LABEL, MAX_CONTAINER_NAME, pod_template_schema
 from taskyard.api.schema import JSON, rule
 from taskyard.core.decide import RUNS_KEPT
 from taskyard.core.manifest import MESSAGE_LIMIT
@@ -21,9 +21,7 @@ Count = Annotated[int, Field(ge=0, le=MAX_INT32, json_schema_extra={"format": "i
 Generation = Annotated[int, Field(ge=0, le=MAX_EXACT, json_schema_extra={"format": "int64"})]
 ExitCode = Annotated[int, Field(ge=-MAX_INT32 - 1, le=MAX_INT32, json_schema_extra={"format": "int32"})]
 Signal = Annotated[int, Field(ge=1, le=64, json_schema_extra={"format": "int32"})]
-DnsLabel = Annotated[
-    str, StringConstraints(max_length=MAX_CONTAINER_NAME, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
-]
+DnsLabel = Annotated[str, StringConstraints(max_length=MAX_CONTAINER_NAME, pattern=DNS_LABEL)]
 ObjectName = Annotated[str, StringConstraints(max_length=253)]
 # The identity of an operator: the name of its pod, and a suffix that tells two lives of it apart.
 Identity = Annotated[str, StringConstraints(max_length=316)]
