@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from taskyard.core import manifest, parse
-from taskyard.core.model import Job, Live, Pod, Refusal, Snapshot, Task
+from taskyard.core.model import Hindrance, Job, Live, Pod, Refusal, Snapshot, Task
 
 
 class Dirty:
@@ -74,7 +74,7 @@ class Cache:
         self._entries: dict[str, _Entry] = {}
 
     def snapshot(
-        self, uid: str, *, claimer: str, admitted: bool, live: Live | None = None
+        self, uid: str, *, claimer: str, hold: Hindrance | None = None, live: Live | None = None
     ) -> Snapshot | None:
         """What is known about one Task; None when there is no such Task."""
         entry = self._entries.get(uid)
@@ -83,7 +83,7 @@ class Cache:
         return Snapshot(
             task=entry.task,
             claimer=claimer,
-            admitted=admitted,
+            hold=hold,
             # A label can be put on any pod by anybody; one of another namespace is not this Task's.
             pods=tuple(pod for pod in entry.pods if pod.namespace == entry.task.namespace),
             job=entry.job,
@@ -161,6 +161,16 @@ class Cache:
             return
         if job.name == manifest.job_name(entry.task):
             entry.job, entry.refusal = job, None
+            self.dirty.mark(uid)
+
+    def task(self, uid: str) -> Task | None:
+        entry = self._entries.get(uid)
+        return entry.task if entry is not None else None
+
+    def miss_job(self, uid: str) -> None:
+        """The Job of a Task's current attempt is said to be gone."""
+        if uid in self._entries:
+            self._entries[uid].job = None
             self.dirty.mark(uid)
 
     def see_refusal(self, uid: str, refusal: Refusal) -> None:

@@ -4,7 +4,7 @@ The rest of the operator knows no URL, no header and no status code.
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -39,6 +39,7 @@ class Kind:
 TASKS: Final = Kind(f"/apis/{API_VERSION}", "tasks")
 PODS: Final = Kind("/api/v1", "pods")
 JOBS: Final = Kind("/apis/batch/v1", "jobs")
+EVENTS: Final = Kind("/api/v1", "events")
 LEASES: Final = Kind("/apis/coordination.k8s.io/v1", "leases")
 
 
@@ -105,12 +106,30 @@ class Cluster(Protocol):
         """Another content, if the object still has the resourceVersion that it carries."""
         ...
 
-    async def patch_status(self, kind: Kind, namespace: str, name: str, patch: Json) -> dict[str, Any]:
-        """A merge patch of the status, if the object still has the resourceVersion that the patch carries."""
+    async def patch(self, kind: Kind, namespace: str, name: str, uid: str, patch: Json) -> dict[str, Any]:
+        """A merge patch of exactly this object."""
         ...
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]:
-        """Begin the deletion of exactly this object; returns its last state, or a Status."""
+    async def patch_status(
+        self, kind: Kind, namespace: str, name: str, operations: Sequence[Json]
+    ) -> dict[str, Any]:
+        """A JSON patch of the status, if the object still has the resourceVersion that the patch sets."""
+        ...
+
+    async def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        version: int | None = None,
+        force: bool = False,
+    ) -> dict[str, Any]:
+        """Begin the deletion of exactly this object, at this resourceVersion if one is given; what it owns follows.
+
+        Returns its last state, or a Status. `force`: without waiting for a kubelet.
+        """
         ...
 
 
@@ -142,18 +161,39 @@ class ApiServer:
     async def replace(self, kind: Kind, namespace: str, name: str, obj: Json) -> dict[str, Any]:
         return await self._call("PUT", kind.path(namespace, name), obj)
 
-    async def patch_status(self, kind: Kind, namespace: str, name: str, patch: Json) -> dict[str, Any]:
-        path = f"{kind.path(namespace, name)}/status"
-        return await self._call("PATCH", path, patch, content_type="application/merge-patch+json")
+    async def patch(self, kind: Kind, namespace: str, name: str, uid: str, patch: Json) -> dict[str, Any]:
+        # A uid in a patch is a precondition: it cannot be changed.
+        body = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
+        return await self._call(
+            "PATCH", kind.path(namespace, name), body, content_type="application/merge-patch+json"
+        )
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]:
-        return await self._call("DELETE", kind.path(namespace, name), {"preconditions": {"uid": uid}})
+    async def patch_status(
+        self, kind: Kind, namespace: str, name: str, operations: Sequence[Json]
+    ) -> dict[str, Any]:
+        path = f"{kind.path(namespace, name)}/status"
+        return await self._call("PATCH", path, operations, content_type="application/json-patch+json")
+
+    async def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        version: int | None = None,
+        force: bool = False,
+    ) -> dict[str, Any]:
+        at_version = {"resourceVersion": str(version)} if version is not None else {}
+        options = {"preconditions": {"uid": uid} | at_version, "propagationPolicy": "Background"}
+        at_once = {"gracePeriodSeconds": 0} if force else {}
+        return await self._call("DELETE", kind.path(namespace, name), options | at_once)
 
     async def _call(
         self,
         method: str,
         path: str,
-        body: Json | None = None,
+        body: Json | Sequence[Json] | None = None,
         content_type: str = "application/json",
         limit: aiohttp.ClientTimeout = REQUEST_TIMEOUT,
     ) -> dict[str, Any]:

@@ -1,42 +1,52 @@
 """Dirty keys → snapshot → decide → apply: the only module that knows what is decided and how it is done."""
 
 import asyncio
-import heapq
 import logging
 import random
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, Never, assert_never
 
 from taskyard.cache import Cache
+from taskyard.clock import Clock
 from taskyard.cluster import (
+    EVENTS,
     JOBS,
     PODS,
     TASKS,
     AlreadyExists,
     Cluster,
+    ClusterError,
     Conflict,
     NotFound,
     Rejected,
     Unavailable,
 )
-from taskyard.core import manifest, parse
+from taskyard.core import announce, manifest, parse, record
 from taskyard.core.decide import decide
 from taskyard.core.model import (
     CreateJob,
     Decision,
+    DeleteJob,
+    DeletePod,
+    DeleteTask,
+    EndPod,
+    Hindrance,
     Job,
     Live,
     Look,
     Pod,
     Refusal,
     Snapshot,
-    State,
     Status,
-    StopPod,
+    SuspendJob,
     Task,
     WriteStatus,
 )
+from taskyard.core.stopping import SHORTEST_LIMIT
+from taskyard.core.words import Reason, State
 
 logger = logging.getLogger(__name__)
 
@@ -45,48 +55,8 @@ SLOW_CREATE: Final = 1.0
 FIRST_BACKOFF: Final = 0.5
 LONGEST_BACKOFF: Final = 60.0
 CONFLICTS_AT_ONCE: Final = 3
-LONGEST_SLEEP: Final = 600.0
-"""A wall clock may be set while a timer runs by the monotonic one: think again at least this often."""
-
-
-class Clock:
-    """Every timer of every key: one heap, one sleeper. A key has one timer, its latest."""
-
-    def __init__(self, ring: Callable[[str], None]) -> None:
-        self._ring = ring
-        self._due: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []
-        self._earlier = asyncio.Event()
-
-    def set(self, uid: str, delay: float | None) -> None:
-        """Ring for this key after so many seconds, and not when it was to ring before; None: not at all."""
-        if delay is None:
-            self._due.pop(uid, None)
-            return
-        due = asyncio.get_running_loop().time() + min(max(delay, 0.0), LONGEST_SLEEP)
-        self._due[uid] = due
-        heapq.heappush(self._heap, (due, uid))
-        if self._heap[0] == (due, uid):
-            self._earlier.set()
-
-    async def run(self) -> Never:
-        while True:
-            self._earlier.clear()
-            self._ring_all_due()
-            next_due = self._heap[0][0] if self._heap else None
-            try:
-                async with asyncio.timeout_at(next_due):
-                    await self._earlier.wait()
-            except TimeoutError:
-                pass
-
-    def _ring_all_due(self) -> None:
-        now = asyncio.get_running_loop().time()
-        while self._heap and self._heap[0][0] <= now:
-            due, uid = heapq.heappop(self._heap)
-            if self._due.get(uid) == due:  # else the timer was moved or taken back
-                del self._due[uid]
-                self._ring(uid)
+ANNOUNCEMENTS_KEPT: Final = 1000
+DEFAULT_QUEUE: Final = "default"
 
 
 class Loop:
@@ -112,11 +82,14 @@ class Loop:
         self._conflicts: dict[str, int] = {}
         # From the answer to a claim until the launch right after it: saves reading the Task for its template.
         self._just_claimed: dict[str, parse.Json] = {}
+        self.announcements: deque[dict[str, Any]] = deque()
+        self._announced = asyncio.Event()
 
     async def run(self) -> Never:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._clock.run(), name="clock")
+            group.create_task(self._announcer(), name="announcer")
             for number in range(WORKERS):
                 group.create_task(self._work(), name=f"worker {number}")
         raise AssertionError("workers never return")
@@ -170,7 +143,9 @@ class Loop:
             self._conflicts.pop(uid, None)
 
     def _snapshot(self, uid: str, live: Live | None = None) -> Snapshot | None:
-        snapshot = self._cache.snapshot(uid, claimer=self._claimer, admitted=True, live=live)
+        task = self._cache.task(uid)
+        hold = hold_of(task) if task is not None else None
+        snapshot = self._cache.snapshot(uid, claimer=self._claimer, hold=hold, live=live)
         if snapshot is None:
             self._clock.set(uid, None)
             self._just_claimed.pop(uid, None)
@@ -184,8 +159,16 @@ class Loop:
                 await self._write_status(task, status)
             case CreateJob():
                 await self._create_job(task)
-            case StopPod(pod=pod):
-                await self._stop_pod(task, pod)
+            case SuspendJob(job=job):
+                await self._suspend_job(task, job)
+            case DeleteJob(job=job):
+                await self._delete_job(task, job)
+            case EndPod(pod=pod):
+                await self._end_pod(task, pod)
+            case DeletePod(pod=pod, force=force):
+                await self._delete_pod(task, pod, force)
+            case DeleteTask():
+                await self._delete_task(task)
             case Look():
                 raise AssertionError("a look was just taken, and decides")
             case _:
@@ -194,8 +177,10 @@ class Loop:
         self._clock.set(task.uid, (wake_at - self._now()).total_seconds() if wake_at else None)
 
     async def _write_status(self, task: Task, status: Status) -> None:
-        patch = manifest.status_patch(task, status, self._now())
+        patch = record.status_patch(task, status, self._now())
         answer = await self._cluster.patch_status(TASKS, task.namespace, task.name, patch)
+        if (event := announce.event(task, status, self._now())) is not None:
+            self._announce(event)
         if status.state is not task.status.state:
             logger.info(_WORDS.get(status.state, "resolved"), extra=_fields(task, status))
         if status.attempt > task.status.attempt:
@@ -211,7 +196,7 @@ class Loop:
                 return  # it has changed: the cache knows now, and the key is dirty
         started = asyncio.get_running_loop().time()
         try:
-            job = manifest.job(task, parse.template(claimed))
+            job = manifest.job(task, parse.payload(claimed), self._now())
             answer = await self._cluster.create(JOBS, task.namespace, job)
         except AlreadyExists:
             answer = await self._cluster.get(JOBS, task.namespace, manifest.job_name(task))
@@ -225,16 +210,70 @@ class Loop:
         if asyncio.get_running_loop().time() - started > SLOW_CREATE:
             await self._read_task(task)
 
-    async def _stop_pod(self, task: Task, pod: Pod) -> None:
-        fields = _fields(task) | {"pod": pod.name, "podAttempt": pod.attempt}
-        logger.warning("stopping a pod that is not the task's current attempt", extra=fields)
+    async def _suspend_job(self, task: Task, job: Job) -> None:
+        patch = {"spec": {"suspend": True}}
+        self._cache.see_job(
+            task.uid, await self._cluster.patch(JOBS, task.namespace, job.name, job.uid, patch)
+        )
+
+    async def _delete_job(self, task: Task, job: Job) -> None:
+        logger.info("deleting a job that is to make no more pods", extra=_fields(task) | {"job": job.name})
+        with suppress(NotFound, Conflict):  # gone, or another Job of that name
+            await self._cluster.delete(JOBS, task.namespace, job.name, job.uid)
+        self._cache.miss_job(task.uid)
+
+    async def _end_pod(self, task: Task, pod: Pod) -> None:
+        logger.info("stopping a run", extra=_fields(task, task.status) | {"pod": pod.name})
+        patch = {"spec": {"activeDeadlineSeconds": SHORTEST_LIMIT}}
         try:
-            answer = await self._cluster.delete(PODS, pod.namespace, pod.name, pod.uid)
+            answer = await self._cluster.patch(PODS, pod.namespace, pod.name, pod.uid, patch)
+        except (NotFound, Conflict):
+            self._cache.miss_pod(pod)
+        else:
+            self._cache.see_pod(answer)
+
+    async def _delete_pod(self, task: Task, pod: Pod, force: bool) -> None:
+        fields = _fields(task) | {"pod": pod.name, "podAttempt": pod.attempt}
+        logger.warning("deleting a pod that has no right to run", extra=fields)
+        try:
+            answer = await self._cluster.delete(PODS, pod.namespace, pod.name, pod.uid, force=force)
         except (NotFound, Conflict):
             self._cache.miss_pod(pod)  # gone, or another pod of that name
         else:
             if "spec" in answer:
                 self._cache.see_pod(answer)
+
+    async def _delete_task(self, task: Task) -> None:
+        version = task.resource_version
+        await self._cluster.delete(TASKS, task.namespace, task.name, task.uid, version=version)
+        logger.info("deleted after its time to live", extra=_fields(task))
+        self._cache.miss_task(task.uid)  # to be confirmed, as any deletion
+
+    def _announce(self, event: dict[str, Any]) -> None:
+        """Off the hot path. Events are a courtesy: what happened is in the status."""
+        if len(self.announcements) >= ANNOUNCEMENTS_KEPT:
+            logger.warning("too many announcements, one is dropped", extra={"event": event["reason"]})
+            return
+        self.announcements.append(event)
+        self._announced.set()
+
+    async def _announcer(self) -> Never:
+        while True:
+            await self._announced.wait()
+            self._announced.clear()
+            await self.make_announcements()
+
+    async def make_announcements(self) -> None:
+        """Post what has gathered. Names are fixed: what was posted before is not posted twice."""
+        while self.announcements:
+            event = self.announcements.popleft()
+            try:
+                await self._cluster.create(EVENTS, event["metadata"]["namespace"], event)
+            except AlreadyExists:
+                pass
+            except ClusterError as exc:
+                fields = {"event": event["metadata"]["name"], "why": str(exc)}
+                logger.warning("could not post an event", extra=fields)
 
     async def _look(self, task: Task) -> Live | None:
         """Read all about one Task from the API server into the cache; None if there is no such Task."""
@@ -275,6 +314,13 @@ class Loop:
         self._cache.see_task(found)
         self._cache.found_task(task.uid)
         return parse.task(found)
+
+
+def hold_of(task: Task) -> Hindrance | None:
+    """What keeps an eligible task from being claimed. One queue exists without an object, and no other does."""
+    if task.spec.queue == DEFAULT_QUEUE:
+        return None
+    return Hindrance(Reason.QUEUE_NOT_FOUND, f"there is no queue `{task.spec.queue}`")
 
 
 _WORDS: Final = {State.CLAIMED: "claimed", State.RUNNING: "running", State.PENDING: "pending"}

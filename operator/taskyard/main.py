@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Final
 
 from aiohttp import web
 
@@ -19,6 +20,9 @@ from taskyard.settings import BadSetting, Settings, add_options, load
 from taskyard.watch import Watch
 
 logger = logging.getLogger(__name__)
+
+DEEPEST_RECURSION: Final = 40_000
+"""The API server takes JSON of 10,000 levels; by Python's own limit one such `input` would end us, again and again."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BadSetting as exc:
         parser.error(str(exc))
     logs.configure(settings.log_format, settings.log_level)
+    sys.setrecursionlimit(DEEPEST_RECURSION)
     try:
         asyncio.run(run(settings))
     except (asyncio.CancelledError, KeyboardInterrupt):

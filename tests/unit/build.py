@@ -3,7 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from taskyard.core.model import Container, Exit, Job, Live, Pod, PodPhase, Snapshot, State, Status, Task
+from taskyard.core.model import Container, Exit, Job, Live, Pod, Retry, Snapshot, Spec, Status, Task
+from taskyard.core.words import Backoff, DeadLetterPolicy, OnShutdown, PodPhase, State
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 SUBMITTED = NOW - timedelta(minutes=10)
@@ -16,16 +17,60 @@ def seconds(number: float) -> timedelta:
     return timedelta(seconds=number)
 
 
-def task(state: State = State.PENDING, **changes: Any) -> Task:
-    """A task in some state, as the operator itself would have left it."""
+def retry(**changes: Any) -> Retry:
+    """No retry at all, as the CRD has it by default."""
+    defaults: dict[str, Any] = {
+        "limit": 0,
+        "backoff": Backoff.CONSTANT,
+        "delay": None,
+        "max_delay": seconds(3600),
+        "intervals": (),
+        "expected": None,
+        "infrastructure_limit": 5,
+    }
+    return Retry(**{**defaults, **changes})
+
+
+def spec(**changes: Any) -> Spec:
+    """Everything by default, as the CRD has it."""
+    defaults: dict[str, Any] = {
+        "main_container": "main",
+        "grace": seconds(5),
+        "definition": None,
+        "queue": "default",
+        "priority": 0,
+        "run_at": None,
+        "start_delay": None,
+        "good_until": None,
+        "good_for": None,
+        "deadline": None,
+        "deadline_after": None,
+        "schedule_timeout": seconds(900),
+        "start_timeout": seconds(600),
+        "start_limit": 3,
+        "timeout": None,
+        "retry": retry(),
+        "unreachable_timeout": None,
+        "suspend": False,
+        "cancel": False,
+        "rerun": 0,
+        "on_shutdown": OnShutdown.RESUBMIT,
+        "dead_letter": DeadLetterPolicy.NONE,
+        "ttl": seconds(86400),
+    }
+    return Spec(**{**defaults, **changes})
+
+
+def task(state: State = State.PENDING, *, wants: dict[str, Any] | None = None, **changes: Any) -> Task:
+    """A task in some state, as the operator itself would have left it; `wants` is what its spec says."""
     own: dict[str, Any] = {
-        key: changes.pop(key)
-        for key in ("deleting", "generation", "name", "main_container")
-        if key in changes
+        key: changes.pop(key) for key in ("deleting", "generation", "name", "uid") if key in changes
     }
     status: dict[str, Any] = {"observed_generation": 1, "submitted_at": SUBMITTED}
-    if state is not State.PENDING:
-        status |= {"attempt": 1, "claimed_at": CLAIMED, "claimed_by": "op"}
+    if state in {State.CLAIMED, State.RUNNING}:
+        status |= {"attempt": 1, "claimed_at": CLAIMED, "claimed_by": "op", "enqueued_at": SUBMITTED}
+    if state.is_terminal:
+        status |= {"attempt": 1, "completed_at": NOW - seconds(60)}
     return Task(
         **{
             "namespace": "default",
@@ -33,9 +78,8 @@ def task(state: State = State.PENDING, **changes: Any) -> Task:
             "uid": "uid-1",
             "resource_version": 7,
             "generation": 1,
-            "created_at": SUBMITTED,
             "deleting": False,
-            "main_container": "main",
+            "spec": spec(**(wants or {})),
             **own,
         },
         status=Status(state=state, **{**status, **changes}),
@@ -75,7 +119,7 @@ def job(**changes: Any) -> Job:
 
 
 def snapshot(of: Task, *pods: Pod, **facts: Any) -> Snapshot:
-    return Snapshot(**{"task": of, "claimer": "op", "admitted": True, "pods": pods, **facts})
+    return Snapshot(**{"task": of, "claimer": "op", "pods": pods, **facts})
 
 
 def live(found: Job | None = None) -> Live:

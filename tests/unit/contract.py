@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from taskyard.cluster import LEASES, PODS, TASKS, AlreadyExists, Cluster, Conflict, NotFound
+from taskyard.cluster import EVENTS, LEASES, PODS, TASKS, AlreadyExists, Cluster, Conflict, NotFound
+from taskyard.core import announce, outcome, parse
+from taskyard.core.verdict import NO_EVIDENCE
+from tests.unit.build import NOW, spec
 
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "example.invalid/none"}]}}
 
@@ -24,8 +27,16 @@ def new_task(name: str, namespace: str) -> dict[str, Any]:
     }
 
 
-def status(state: str, version: str) -> dict[str, Any]:
-    return {"metadata": {"resourceVersion": version}, "status": {"state": state}}
+def status(version: str, **fields: Any) -> list[dict[str, Any]]:
+    """A patch that adds these fields, and removes those that are None, if the object has that version."""
+    guard = {"op": "add", "path": "/metadata/resourceVersion", "value": version}
+    changes = [
+        {"op": "remove", "path": f"/status/{name}"}
+        if value is None
+        else {"op": "add", "path": f"/status/{name}", "value": value}
+        for name, value in fields.items()
+    ]
+    return [guard, *changes]
 
 
 class ClusterContract:
@@ -48,40 +59,80 @@ class ClusterContract:
         with pytest.raises(NotFound):
             await cluster.get(TASKS, namespace, "nobody")
         with pytest.raises(NotFound):
-            await cluster.patch_status(TASKS, namespace, "nobody", status("Claimed", "1"))
+            await cluster.patch_status(TASKS, namespace, "nobody", status("1", state="Claimed"))
         with pytest.raises(NotFound):
             await cluster.delete(PODS, namespace, "nobody", "no-uid")
 
     async def test_of_two_writers_who_read_the_same_one_wins(self, cluster: Cluster, namespace: str) -> None:
         task = await cluster.create(TASKS, namespace, new_task(unique("t"), namespace))
         name, version = task["metadata"]["name"], task["metadata"]["resourceVersion"]
-        written = await cluster.patch_status(TASKS, namespace, name, status("Claimed", version))
+        written = await cluster.patch_status(TASKS, namespace, name, status(version, state="Claimed"))
         assert written["status"]["state"] == "Claimed"
         with pytest.raises(Conflict):
-            await cluster.patch_status(TASKS, namespace, name, status("Claimed", version))
+            await cluster.patch_status(TASKS, namespace, name, status(version, state="Claimed"))
 
     async def test_later_versions_are_greater_numbers(self, cluster: Cluster, namespace: str) -> None:
         first = await cluster.create(TASKS, namespace, new_task(unique("t"), namespace))
         name, version = first["metadata"]["name"], first["metadata"]["resourceVersion"]
-        second = await cluster.patch_status(TASKS, namespace, name, status("Claimed", version))
+        second = await cluster.patch_status(TASKS, namespace, name, status(version, state="Claimed"))
         third = await cluster.create(TASKS, namespace, new_task(unique("t"), namespace))
         versions = [int(each["metadata"]["resourceVersion"]) for each in (first, second, third)]
         assert versions == sorted(set(versions))
 
-    async def test_a_merge_patch_replaces_lists_and_removes_nulls(
+    async def test_a_status_patch_replaces_lists_removes_members_and_keeps_nulls(
         self, cluster: Cluster, namespace: str
     ) -> None:
         task = await cluster.create(TASKS, namespace, new_task(unique("t"), namespace))
-        name = task["metadata"]["name"]
-        first = status("Claimed", task["metadata"]["resourceVersion"])
-        first["status"] |= {"reason": "Because", "runs": [{"number": 0}, {"number": 1}]}
+        name, version = task["metadata"]["name"], task["metadata"]["resourceVersion"]
+        first = status(version, state="Claimed", reason="Because", runs=[{"number": 0}, {"number": 1}])
         written = await cluster.patch_status(TASKS, namespace, name, first)
-        second = status("Running", written["metadata"]["resourceVersion"])
-        second["status"] |= {"reason": None, "runs": [{"number": 2}]}
+        version, ok = written["metadata"]["resourceVersion"], {"nothing": None, "more": [None, {"x": None}]}
+        second = status(version, state="Running", reason=None, runs=[{"number": 2}], result={"ok": ok})
         written = await cluster.patch_status(TASKS, namespace, name, second)
         assert written["status"]["state"] == "Running"
         assert written["status"]["runs"] == [{"number": 2}]
+        assert written["status"]["result"] == {"ok": ok}
         assert "reason" not in written["status"]
+
+    async def test_a_result_may_be_null(self, cluster: Cluster, namespace: str) -> None:
+        task = await cluster.create(TASKS, namespace, new_task(unique("t"), namespace))
+        name, version = task["metadata"]["name"], task["metadata"]["resourceVersion"]
+        patch = status(version, state="Completed", result={"ok": None})
+        written = await cluster.patch_status(TASKS, namespace, name, patch)
+        assert written["status"]["result"] == {"ok": None}
+
+    async def test_a_new_task_has_every_default(self, cluster: Cluster, namespace: str) -> None:
+        task = await cluster.create(TASKS, namespace, new_task(unique("t"), namespace))
+        assert parse.task(task).spec == spec()
+        assert task["status"] == {"state": "Pending", "phase": "Waiting"}
+
+    async def test_a_patch_names_exactly_one_object(self, cluster: Cluster, namespace: str) -> None:
+        pod = await cluster.create(PODS, namespace, _pod(unique("p"), {}))
+        name, patch = pod["metadata"]["name"], {"spec": {"activeDeadlineSeconds": 1}}
+        with pytest.raises(Conflict):
+            await cluster.patch(PODS, namespace, name, "another-uid", patch)
+        patched = await cluster.patch(PODS, namespace, name, pod["metadata"]["uid"], patch)
+        assert patched["spec"]["activeDeadlineSeconds"] == 1
+        assert patched["spec"]["containers"][0]["name"] == "main"
+
+    async def test_a_deletion_may_name_the_version(self, cluster: Cluster, namespace: str) -> None:
+        task = await cluster.create(TASKS, namespace, new_task(unique("t"), namespace))
+        name, uid = task["metadata"]["name"], task["metadata"]["uid"]
+        version = task["metadata"]["resourceVersion"]
+        await cluster.patch_status(TASKS, namespace, name, status(version, state="Claimed"))
+        with pytest.raises(Conflict):
+            await cluster.delete(TASKS, namespace, name, uid, version=int(version))
+        version = (await cluster.get(TASKS, namespace, name))["metadata"]["resourceVersion"]
+        await cluster.delete(TASKS, namespace, name, uid, version=int(version))
+        with pytest.raises(NotFound):
+            await cluster.get(TASKS, namespace, name)
+
+    async def test_a_pod_is_deleted_at_once_by_force_only(self, cluster: Cluster, namespace: str) -> None:
+        pod = await cluster.create(PODS, namespace, _pod(unique("p"), {}))
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        await cluster.delete(PODS, namespace, name, uid, force=True)
+        with pytest.raises(NotFound):
+            await cluster.get(PODS, namespace, name)
 
     async def test_a_list_is_as_new_as_the_last_write(self, cluster: Cluster, namespace: str) -> None:
         name = unique("t")
@@ -117,6 +168,16 @@ class ClusterContract:
         await cluster.replace(LEASES, namespace, name, made | {"spec": {"holderIdentity": "b"}})
         with pytest.raises(Conflict):
             await cluster.replace(LEASES, namespace, name, made | {"spec": {"holderIdentity": "c"}})
+
+    async def test_an_event_of_a_fixed_name_is_made_once(self, cluster: Cluster, namespace: str) -> None:
+        task = await cluster.create(TASKS, namespace, new_task(unique("t"), namespace))
+        before = parse.task(task)
+        ended = outcome.cancelled(before, NO_EVIDENCE, NOW)
+        made = announce.event(before, ended, NOW)
+        assert made is not None
+        await cluster.create(EVENTS, namespace, made)
+        with pytest.raises(AlreadyExists):
+            await cluster.create(EVENTS, namespace, made)
 
 
 def _pod(name: str, labels: dict[str, str]) -> dict[str, Any]:

@@ -1,20 +1,29 @@
-"""A cluster in memory: the verbs of `taskyard.cluster.Cluster`, and what `contract.py` pins of them."""
+"""A cluster in memory: the verbs of `taskyard.cluster.Cluster`, and what `contract.py` pins of them.
 
-import copy
+Tasks get the defaults of the generated CRD, as from an API server: there is no second list of them.
+"""
+
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
-from taskyard.cluster import AlreadyExists, Conflict, Json, Kind, NotFound, Page
+from taskyard.api.generate import task_crd
+from taskyard.cluster import PODS, TASKS, AlreadyExists, Conflict, Json, Kind, NotFound, Page
+from taskyard.core.clocks import said
 
 Object = dict[str, Any]
+TASK_SCHEMA = task_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+BEGINNING = datetime.fromisoformat("2026-01-01T00:00:00Z")
+
 Listener = Callable[[Kind, str, Object], None]
 
 
 class FakeCluster:
     """Objects by kind, namespace and name; every write moves one counter, the resourceVersion."""
 
-    def __init__(self, *, page_size: int = 500) -> None:
+    def __init__(self, *, page_size: int = 500, now: Callable[[], datetime] = lambda: BEGINNING) -> None:
+        self._now = now
         self._objects: dict[tuple[Kind, str, str], Object] = {}
         self._versions = itertools.count(1)
         self._version = 0
@@ -28,15 +37,16 @@ class FakeCluster:
     def watch(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    def unwatch(self) -> None:
-        self._listeners.clear()
+    def unwatch(self, listener: Listener | None = None) -> None:
+        """This one hears no more; or nobody does."""
+        self._listeners = [] if listener is None else [each for each in self._listeners if each != listener]
 
     async def pages(
         self, kind: Kind, namespace: str | None, labels: str | None = None
     ) -> AsyncIterator[Page]:
         self._begin("list", kind)
         found = [
-            copy.deepcopy(obj)
+            copied(obj)
             for (each, where, _), obj in sorted(self._objects.items(), key=lambda item: item[0][1:])
             if each == kind and namespace in {None, where} and _matches(obj, labels)
         ]
@@ -46,11 +56,11 @@ class FakeCluster:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         self._begin("get", kind)
-        return copy.deepcopy(self._find(kind, namespace, name))
+        return copied(self._find(kind, namespace, name))
 
     async def create(self, kind: Kind, namespace: str, obj: Json) -> Object:
         self._begin("create", kind)
-        stored = copy.deepcopy(dict(obj))
+        stored = copied(dict(obj))
         name = stored["metadata"]["name"]
         if (kind, namespace, name) in self._objects:
             raise AlreadyExists(name)
@@ -58,45 +68,70 @@ class FakeCluster:
             "namespace": namespace,
             "uid": f"uid-{next(self._uids)}",
             "generation": 1,
-            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "creationTimestamp": said(self._now()),
         }
         return self._store("create", kind, stored, "ADDED")
 
     async def replace(self, kind: Kind, namespace: str, name: str, obj: Json) -> Object:
         self._begin("replace", kind)
         _guard(self._find(kind, namespace, name), obj)
-        return self._store("replace", kind, copy.deepcopy(dict(obj)), "MODIFIED")
+        return self._store("replace", kind, copied(dict(obj)), "MODIFIED")
 
-    async def patch_status(self, kind: Kind, namespace: str, name: str, patch: Json) -> Object:
+    async def patch(self, kind: Kind, namespace: str, name: str, uid: str, patch: Json) -> Object:
+        self._begin("patch", kind)
+        before = self._find(kind, namespace, name)
+        if before["metadata"]["uid"] != uid:
+            raise Conflict(f"{name} has another uid")
+        return self._store("patch", kind, _merged(before, patch), "MODIFIED")
+
+    async def patch_status(self, kind: Kind, namespace: str, name: str, operations: Sequence[Json]) -> Object:
         self._begin("patch_status", kind)
         before = self._find(kind, namespace, name)
-        _guard(before, patch)
-        after = copy.deepcopy(before)
-        after["status"] = _merged(after.get("status", {}), patch["status"])
+        after = _patched(before, operations)
+        _guard(before, after)
         return self._store("patch_status", kind, after, "MODIFIED")
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> Object:
-        """As for a pod: it is marked, and goes when its kubelet lets it."""
+    async def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        version: int | None = None,
+        force: bool = False,
+    ) -> Object:
+        """A pod is marked, and goes when its kubelet lets it; anything else goes at once."""
         self._begin("delete", kind)
-        obj = copy.deepcopy(self._find(kind, namespace, name))
+        obj = copied(self._find(kind, namespace, name))
         if obj["metadata"]["uid"] != uid:
             raise Conflict(f"{name} has another uid")
-        obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        if version is not None and obj["metadata"]["resourceVersion"] != str(version):
+            raise Conflict(f"{name} has changed")
+        if kind != PODS or force:
+            self.remove(kind, namespace, name)
+            self.after_call("delete", kind)
+            return {"kind": "Status", "status": "Success"}
+        obj["metadata"]["deletionTimestamp"] = said(self._now())
         return self._store("delete", kind, obj, "MODIFIED")
 
     # What others do to the cluster; not verbs, never refused.
 
     def put(self, kind: Kind, obj: Object) -> Object:
         """Store an object as somebody else would; status and spec as given."""
-        return self._store("", kind, copy.deepcopy(obj), "MODIFIED")
+        return self._store("", kind, copied(obj), "MODIFIED")
 
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
         obj = self._objects.pop((kind, namespace, name))
         obj["metadata"]["resourceVersion"] = self._next_version()
         self._tell(kind, "DELETED", obj)
 
+    def peek(self, kind: Kind) -> Iterator[Object]:
+        """Every object of a kind, as it is stored: to look at, never to change."""
+        return (obj for (each, _, _), obj in self._objects.items() if each == kind)
+
     def all(self, kind: Kind) -> list[Object]:
-        return [copy.deepcopy(obj) for (each, _, _), obj in self._objects.items() if each == kind]
+        return [copied(obj) for (each, _, _), obj in self._objects.items() if each == kind]
 
     def _find(self, kind: Kind, namespace: str, name: str) -> Object:
         try:
@@ -105,17 +140,19 @@ class FakeCluster:
             raise NotFound(name) from None
 
     def _store(self, verb: str, kind: Kind, obj: Object, event: str) -> Object:
+        if kind == TASKS:
+            obj = with_defaults(obj, TASK_DEFAULTS)
         metadata = obj["metadata"]
         metadata["resourceVersion"] = self._next_version()
         self._objects[kind, metadata["namespace"], metadata["name"]] = obj
         self._tell(kind, event, obj)
         if verb:
             self.after_call(verb, kind)
-        return copy.deepcopy(obj)
+        return copied(obj)
 
     def _tell(self, kind: Kind, event: str, obj: Object) -> None:
         for listener in self._listeners:
-            listener(kind, event, copy.deepcopy(obj))
+            listener(kind, event, copied(obj))
 
     def _next_version(self) -> str:
         self._version = next(self._versions)
@@ -124,6 +161,60 @@ class FakeCluster:
     def _begin(self, verb: str, kind: Kind) -> None:
         self.calls.append((verb, kind.plural))
         self.before_call(verb, kind)
+
+
+def copied(value: Any) -> Any:
+    """The same JSON, shared with nobody."""
+    if isinstance(value, dict):
+        return {name: copied(each) for name, each in value.items()}
+    return [copied(each) for each in value] if isinstance(value, list) else value
+
+
+def only_defaults(schema: Json) -> Object:
+    """The parts of a schema that have a default somewhere: the rest fills nothing in."""
+    kept: Object = {"default": schema["default"]} if "default" in schema else {}
+    inner = {name: only_defaults(sub) for name, sub in schema.get("properties", {}).items()}
+    if any(inner.values()):
+        kept["properties"] = {name: sub for name, sub in inner.items() if sub}
+    if "items" in schema and (items := only_defaults(schema["items"])):
+        kept["items"] = items
+    return kept
+
+
+TASK_DEFAULTS = only_defaults(TASK_SCHEMA)
+
+
+def with_defaults(value: Any, schema: Json) -> Any:
+    """What an API server fills in."""
+    if isinstance(value, dict) and "properties" in schema:
+        filled = {
+            name: copied(sub["default"])
+            for name, sub in schema["properties"].items()
+            if "default" in sub and name not in value
+        }
+        every = filled | value
+        return {name: with_defaults(each, schema["properties"].get(name, {})) for name, each in every.items()}
+    if isinstance(value, list) and "items" in schema:
+        return [with_defaults(each, schema["items"]) for each in value]
+    return value
+
+
+def _patched(target: Object, operations: Sequence[Json]) -> Object:
+    """RFC 6902, as far as members of objects are added and removed."""
+    result = copied(target)
+    for each in operations:
+        *parents, last = each["path"].removeprefix("/").split("/")
+        where = result
+        for parent in parents:
+            where = where[parent]
+        match each["op"]:
+            case "add":
+                where[last] = copied(each["value"])
+            case "remove":
+                del where[last]
+            case _:
+                raise AssertionError(each)
+    return result
 
 
 def _guard(stored: Object, written: Json) -> None:
@@ -135,7 +226,7 @@ def _guard(stored: Object, written: Json) -> None:
 def _merged(target: Any, patch: Any) -> Any:
     """RFC 7396."""
     if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
+        return copied(patch)
     result = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if value is None:

@@ -16,6 +16,7 @@ CAMEL_CASE = re.compile(r"[a-z][a-zA-Z0-9]*")
 PASCAL_CASE = re.compile(r"[A-Z][a-zA-Z0-9]*")
 DURATION_WORDS = re.compile(r"(?:timeout|delay|duration|interval|ttl|period|backoff)s?$", re.IGNORECASE)
 FIELDS_OF_EVERY_OBJECT = ("apiVersion", "kind", "metadata")
+ANY_JSON = ("Task.spec.input", "Task.status.result.ok")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,11 @@ class FieldOfOurs:
     name: str
     schema: dict[str, Any]
     is_item: bool = False
+
+    @property
+    def type(self) -> str | None:
+        """None for what may be any JSON."""
+        return self.schema.get("type")
 
 
 def fields(schema: dict[str, Any], path: str) -> Iterator[FieldOfOurs]:
@@ -46,7 +52,8 @@ def field_and_below(field: FieldOfOurs) -> Iterator[FieldOfOurs]:
 
 
 TASK_SCHEMA = task_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-FIELDS = list(fields(TASK_SCHEMA, "Task"))
+# The whole comes first: it carries rules too.
+FIELDS = [FieldOfOurs("Task", "task", TASK_SCHEMA), *fields(TASK_SCHEMA, "Task")]
 
 
 def is_camel_case(field: FieldOfOurs) -> bool:
@@ -57,9 +64,14 @@ def has_a_description(field: FieldOfOurs) -> bool:
     return field.is_item or field.schema.get("description", "").endswith(".")
 
 
+def has_a_type(field: FieldOfOurs) -> bool:
+    """Any JSON is for what the user's programs say to each other, and for nothing of ours."""
+    return (field.type is None) == (field.path in ANY_JSON)
+
+
 def is_bounded(field: FieldOfOurs) -> bool:
     schema = field.schema
-    match schema["type"]:
+    match field.type:
         case "string":
             return "maxLength" in schema or "enum" in schema or schema.get("format") == "date-time"
         case "integer" | "number":
@@ -74,7 +86,7 @@ def is_bounded(field: FieldOfOurs) -> bool:
 
 
 def declares_its_list_type(field: FieldOfOurs) -> bool:
-    if field.schema["type"] != "array":
+    if field.type != "array":
         return True
     kind = field.schema.get("x-kubernetes-list-type")
     keys = field.schema.get("x-kubernetes-list-map-keys", [])
@@ -88,14 +100,31 @@ def has_an_enum_in_pascal_case(field: FieldOfOurs) -> bool:
 
 
 def names_its_unit_if_it_is_a_duration(field: FieldOfOurs) -> bool:
-    kind: str = field.schema["type"]
+    kind = field.schema["items"]["type"] if field.type == "array" else field.type
     if field.name.endswith("Seconds"):
-        return kind == "integer"
+        return bool(kind == "integer")
     return kind not in ("integer", "number") or not DURATION_WORDS.search(field.name)
 
 
 def is_an_instant_if_it_says_at(field: FieldOfOurs) -> bool:
     return not re.search(r"[a-z]At$", field.name) or field.schema.get("format") == "date-time"
+
+
+def is_a_strict_time_if_a_user_writes_it(field: FieldOfOurs) -> bool:
+    """What the API server takes for a date-time is more than Python reads."""
+    if not field.path.startswith("Task.spec") or field.schema.get("format") != "date-time":
+        return True
+    return "pattern" in field.schema
+
+
+def has_a_default_that_is_told(field: FieldOfOurs) -> bool:
+    default = field.schema.get("default")
+    return default is None or isinstance(default, dict) or " Default: `" in field.schema["description"]
+
+
+def has_no_default_in_the_status(field: FieldOfOurs) -> bool:
+    """But for the state of a Task that nobody has looked at yet, a default of the status as a whole."""
+    return not field.path.startswith("Task.status.") or "default" not in field.schema
 
 
 def requires_nothing_in_the_status(field: FieldOfOurs) -> bool:
@@ -118,11 +147,15 @@ def has_rules_that_name_a_field_in_backquotes(field: FieldOfOurs) -> bool:
 CONVENTIONS: list[Callable[[FieldOfOurs], bool]] = [
     is_camel_case,
     has_a_description,
+    has_a_type,
     is_bounded,
     declares_its_list_type,
     has_an_enum_in_pascal_case,
     names_its_unit_if_it_is_a_duration,
     is_an_instant_if_it_says_at,
+    is_a_strict_time_if_a_user_writes_it,
+    has_a_default_that_is_told,
+    has_no_default_in_the_status,
     requires_nothing_in_the_status,
     has_rules_that_name_a_field_in_backquotes,
 ]
@@ -137,7 +170,12 @@ def test_every_field(convention: Callable[[FieldOfOurs], bool]) -> None:
 def test_the_walk_reaches_every_corner() -> None:
     """A walk that stops early would find no fault."""
     paths = {field.path for field in FIELDS}
-    assert {"Task.spec.template", "Task.status.result.error.code", "Task.status.runs[].exitCode"} <= paths
+    assert {
+        "Task.spec.template",
+        "Task.spec.retry.expected.exitCodes[]",
+        "Task.status.result.error.code",
+        "Task.status.runs[].exitCode",
+    } <= paths
     assert not any(path.startswith("Task.spec.template.") for path in paths)
 
 
@@ -151,6 +189,7 @@ def broken(name: str, **schema: Any) -> FieldOfOurs:
         pytest.param(is_camel_case, broken("snake_case", type="string"), id="snake case"),
         pytest.param(is_camel_case, broken("Pascal", type="string"), id="a capital first"),
         pytest.param(has_a_description, broken("silent", type="string"), id="no description"),
+        pytest.param(has_a_type, broken("anything"), id="any JSON"),
         pytest.param(is_bounded, broken("text", type="string"), id="a string of any length"),
         pytest.param(is_bounded, broken("many", type="array"), id="a list of any length"),
         pytest.param(is_bounded, broken("count", type="integer", minimum=0), id="a number without a maximum"),
@@ -179,6 +218,24 @@ def broken(name: str, **schema: Any) -> FieldOfOurs:
         ),
         pytest.param(
             is_an_instant_if_it_says_at, broken("startedAt", type="string"), id="a time in plain text"
+        ),
+        pytest.param(
+            names_its_unit_if_it_is_a_duration,
+            broken("delays", type="array", items={"type": "integer"}),
+            id="a list of bare delays",
+        ),
+        pytest.param(
+            is_a_strict_time_if_a_user_writes_it,
+            FieldOfOurs("Task.spec.until", "until", {"type": "string", "format": "date-time"}),
+            id="a time as Go has it",
+        ),
+        pytest.param(
+            has_a_default_that_is_told,
+            broken("limit", type="integer", default=3, description="How many."),
+            id="a default that is kept secret",
+        ),
+        pytest.param(
+            has_no_default_in_the_status, broken("run", type="integer", default=0), id="a made-up status"
         ),
         pytest.param(
             requires_nothing_in_the_status,

@@ -14,7 +14,7 @@ JOB_NAME = manifest.job_name(parse.task(merged(TASK, {"status": {"attempt": 1}})
 
 
 def seen(cache: Cache) -> Snapshot:
-    snapshot = cache.snapshot("task-uid", claimer="op", admitted=True)
+    snapshot = cache.snapshot("task-uid", claimer="op")
     assert snapshot is not None
     return snapshot
 
@@ -84,7 +84,7 @@ def test_a_pod_wrongly_said_to_be_gone_comes_back_when_it_is_seen() -> None:
 def test_pods_that_come_before_their_task_are_kept_for_it() -> None:
     cache = Cache()
     cache.see_pod(pod(2))
-    assert cache.snapshot("task-uid", claimer="op", admitted=True) is None
+    assert cache.snapshot("task-uid", claimer="op") is None
     cache.see_task(task(1, state="Running"))
     assert len(seen(cache).pods) == 1
 
@@ -113,7 +113,7 @@ def test_an_object_that_makes_no_sense_leaves_no_trace() -> None:
     cache = Cache()
     with pytest.raises(ValueError, match="Bogus"):
         cache.see_task(task(10, state="Bogus"))
-    assert cache.snapshot("task-uid", claimer="op", admitted=True) is None
+    assert cache.snapshot("task-uid", claimer="op") is None
     assert cache.dirty.is_idle
 
 

@@ -10,6 +10,7 @@ from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
 from taskyard.cluster import (
+    PODS,
     TASKS,
     AlreadyExists,
     ApiServer,
@@ -85,7 +86,7 @@ async def serving(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]
     await runner.cleanup()
 
 
-async def test_a_status_patch_is_a_merge_patch_with_credentials() -> None:
+async def test_a_status_patch_is_a_json_patch_with_credentials() -> None:
     seen: dict[str, Any] = {}
 
     async def answer(request: web.Request) -> web.Response:
@@ -95,15 +96,54 @@ async def test_a_status_patch_is_a_merge_patch_with_credentials() -> None:
         return web.json_response({"metadata": {"name": "t"}})
 
     async with serving(answer) as server:
-        patch = {"status": {"state": "Claimed", "reason": None}}
+        patch = [{"op": "add", "path": "/status/state", "value": "Claimed"}]
         assert await server.patch_status(TASKS, "ns", "t", patch) == {"metadata": {"name": "t"}}
     assert (seen["method"], seen["path"]) == (
         "PATCH",
         "/apis/taskyard.dev/v1alpha1/namespaces/ns/tasks/t/status",
     )
     assert seen["body"] == patch
-    assert seen["headers"]["Content-Type"] == "application/merge-patch+json"
+    assert seen["headers"]["Content-Type"] == "application/json-patch+json"
     assert seen["headers"]["Authorization"] == "Bearer secret"
+
+
+async def test_a_patch_carries_the_uid_that_it_is_meant_for() -> None:
+    seen: dict[str, Any] = {}
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.update(body=await request.json(), headers=request.headers)
+        return web.json_response({"metadata": {"name": "p"}})
+
+    async with serving(answer) as server:
+        await server.patch(PODS, "ns", "p", "uid-1", {"spec": {"x": 1}})
+    assert seen["body"] == {"spec": {"x": 1}, "metadata": {"uid": "uid-1"}}
+    assert seen["headers"]["Content-Type"] == "application/merge-patch+json"
+
+
+@pytest.mark.parametrize(
+    ("how", "options"),
+    [
+        pytest.param({}, {"preconditions": {"uid": "u"}}, id="this object"),
+        pytest.param(
+            {"version": 7}, {"preconditions": {"uid": "u", "resourceVersion": "7"}}, id="at this version"
+        ),
+        pytest.param(
+            {"force": True},
+            {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 0},
+            id="without its kubelet",
+        ),
+    ],
+)
+async def test_a_deletion_says_what_it_means(how: dict[str, Any], options: dict[str, Any]) -> None:
+    seen: dict[str, Any] = {}
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.update(body=await request.json())
+        return web.json_response({"kind": "Status"})
+
+    async with serving(answer) as server:
+        await server.delete(PODS, "ns", "p", "u", **how)
+    assert seen["body"] == options | {"propagationPolicy": "Background"}
 
 
 async def test_a_long_list_comes_in_pages() -> None:

@@ -1,8 +1,9 @@
 """The generated CRD: the files are what the models say, and the API server can take them."""
 
 import json
+import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ import yaml
 from pydantic import BaseModel, Field
 
 from taskyard.api import generate
-from taskyard.api.schema import structural, without_descriptions
-from taskyard.core.manifest import status_patch
-from taskyard.core.model import Error, Phase, Run, State, Status, Task
+from taskyard.api.fields import INSTANT
+from taskyard.api.rules import MUTABLE, MUTABLE_WITH_A_RERUN
+from taskyard.api.schema import ANY_JSON, structural, with_defaults_told, without_descriptions
+from taskyard.core.record import status_json
+from taskyard.core.words import ErrorCode, Flaw, Phase, Reason, State, StopReason
+from tests.unit.test_parse import EVERYTHING
 
 ROOT = Path(__file__).parents[2]
 VERSION = generate.task_crd()["spec"]["versions"][0]
@@ -34,6 +38,8 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 
 
 NODES = dict(nodes(SCHEMA))
+# What a user's programs say to each other: any JSON.
+UNTYPED = [".spec.input", ".status.result.ok"]
 
 
 @pytest.mark.parametrize(
@@ -45,6 +51,26 @@ def test_the_files_are_what_the_models_say(folder: Path) -> None:
     assert found == generate.files()
 
 
+def test_the_page_is_what_the_models_say() -> None:
+    """`docs/api.md` is generated too, and says nothing of the machine that it was made on."""
+    text = (ROOT / generate.PAGE).read_text(encoding="utf-8")
+    assert text == generate.page()
+    assert str(ROOT) not in text
+
+
+def test_the_page_lists_every_word_and_every_field_of_ours() -> None:
+    """Whoever adds a state, an error code or a field has documented it."""
+    page = generate.page()
+    words = [*State, *ErrorCode, *Reason, *StopReason, *Flaw]
+    fields = [
+        path.rsplit(".", 1)[-1]
+        for path in NODES
+        if path.startswith((".spec.", ".status.")) and not path.startswith(".spec.template.")
+    ]
+    assert [each for each in [*words, *fields] if f"`{each}`" not in page and not each.endswith("[]")] == []
+    assert all(code.meaning in page for code in ErrorCode)
+
+
 def test_what_is_written_is_what_was_meant(tmp_path: Path) -> None:
     """Writing twice changes nothing, and reading back gives the same CRD."""
     generate.write(tmp_path / "crds")
@@ -52,22 +78,31 @@ def test_what_is_written_is_what_was_meant(tmp_path: Path) -> None:
     generate.write(tmp_path / "crds")
     assert (tmp_path / "crds/taskyard.dev_tasks.yaml").read_bytes() == first
     assert (tmp_path / generate.CHART_FOLDER / "taskyard.dev_tasks.yaml").read_bytes() == first
+    assert (tmp_path / generate.PAGE).read_text(encoding="utf-8") == generate.page()
     assert yaml.safe_load(first) == generate.task_crd()
 
 
-@pytest.mark.parametrize("key", ["$ref", "$defs", "anyOf", "oneOf", "allOf", "title", "const", "nullable"])
+@pytest.mark.parametrize("key", ["$ref", "$defs", "anyOf", "oneOf", "allOf", "title", "const"])
 def test_no_node_has(key: str) -> None:
     """None of these has a place in a structural schema of ours."""
     assert [path for path, node in NODES.items() if key in node] == []
 
 
-def test_every_node_has_exactly_one_type() -> None:
+def test_only_two_fields_take_any_json() -> None:
+    """They take `null` too, and keep what is in them; no other field does either."""
+    assert [path for path, node in NODES.items() if "nullable" in node] == UNTYPED
+    assert [path for path, node in NODES.items() if "x-kubernetes-preserve-unknown-fields" in node] == UNTYPED
+    assert all(NODES[path].keys() == {*ANY_JSON, "description"} for path in UNTYPED)
+
+
+def test_every_other_node_has_exactly_one_type() -> None:
     """Either a type that JSON has, or int-or-string."""
     json_types = {"object", "array", "string", "integer", "number", "boolean"}
     strange = [
         path
         for path, node in NODES.items()
-        if (node.get("type") in json_types) == node.get("x-kubernetes-int-or-string", False)
+        if path not in UNTYPED
+        and (node.get("type") in json_types) == node.get("x-kubernetes-int-or-string", False)
     ]
     assert strange == []
 
@@ -125,6 +160,18 @@ def test_silence_spares_a_field_that_is_called_description() -> None:
     }
 
 
+def test_a_default_is_told_where_explain_prints_it() -> None:
+    """`kubectl explain` knows no defaults; those of objects say nothing that their fields do not."""
+    number = {"type": "integer", "default": 3, "description": "How many."}
+    flag = {"type": "boolean", "default": False, "description": "Whether."}
+    inner = {"type": "object", "default": {}, "description": "More.", "properties": {"number": number}}
+    told = with_defaults_told({"type": "object", "properties": {"flag": flag, "inner": inner}})
+    assert told["properties"]["flag"]["description"] == "Whether. Default: `false`."
+    assert told["properties"]["inner"]["description"] == "More."
+    assert told["properties"]["inner"]["properties"]["number"]["description"] == "How many. Default: `3`."
+    assert number["description"] == "How many."
+
+
 def test_the_crd_is_small_enough_to_apply() -> None:
     """kubectl copies it into an annotation, Helm stores it twice a release, the API server compiles it."""
     size = len(json.dumps(generate.task_crd(), separators=(",", ":")))
@@ -137,6 +184,68 @@ def test_states_and_phases_are_those_of_the_core() -> None:
     assert status["state"]["enum"] == [str(each) for each in State]
     assert status["phase"]["enum"] == [str(each) for each in Phase]
     assert status["runs"]["items"]["properties"]["state"]["enum"] == [str(each) for each in State]
+    assert status["stop"]["properties"]["reason"]["enum"] == [str(each) for each in StopReason]
+
+
+def test_columns() -> None:
+    """What `kubectl get tasks` shows, and what `-o wide` adds."""
+    columns = VERSION["additionalPrinterColumns"]
+    assert [each["name"] for each in columns if "priority" not in each] == [
+        *("State", "Reason", "Queue", "Run", "Age")
+    ]
+    assert [each["name"] for each in columns if "priority" in each] == [
+        *("Pod", "Node", "Retries", "Started", "Finished")
+    ]
+
+
+@pytest.mark.parametrize("kind", ["jsonPath of a column", "selectable field"])
+def test_points_to_a_field(kind: str) -> None:
+    """A path that leads nowhere is no error to the API server, only an empty column."""
+    columns = VERSION["additionalPrinterColumns"] if "column" in kind else VERSION["selectableFields"]
+    paths = [each["jsonPath"].replace("[-1:]", "[]") for each in columns]
+    assert [path for path in paths if path not in NODES and not path.startswith(".metadata.")] == []
+
+
+@pytest.mark.parametrize("name", NODES[".spec"]["properties"])
+def test_every_field_of_the_spec_is_fixed_or_is_known_to_change(name: str) -> None:
+    """A field that is added is immutable by itself; whoever wants it otherwise says so in `rules`."""
+    carrier = "" if name in MUTABLE_WITH_A_RERUN else ".spec"
+    fixed = [
+        each
+        for each in NODES[carrier]["x-kubernetes-validations"]
+        if f"`{name}` must stay as it was" in each["message"]
+    ]
+    assert len(fixed) == (0 if name in MUTABLE else 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        pytest.param("2026-01-31T12:00:00Z", True, id="plain"),
+        pytest.param("2024-02-29T23:59:59.123456789+23:59", True, id="all that there is"),
+        pytest.param("1900-01-01T00:00:00.5-00:00", True, id="the first year"),
+        pytest.param("2999-12-31T23:59:59-23:59", True, id="the last year"),
+        pytest.param("1899-12-31T00:00:00Z", False, id="a year that nobody means"),
+        pytest.param("0000-01-01T00:00:00Z", False, id="a year that Python does not know"),
+        pytest.param("3000-01-01T00:00:00Z", False, id="a year too far"),
+        pytest.param("2026-01-31T24:00:00Z", False, id="the hour 24"),
+        pytest.param("2026-01-31T12:60:00Z", False, id="the minute 60"),
+        pytest.param("2026-12-31T23:59:60Z", False, id="a leap second"),
+        pytest.param("2026-01-31T12:00:00.1234567890Z", False, id="ten digits of a second"),
+        pytest.param("2026-01-31T12:00:00,5Z", False, id="a comma"),
+        pytest.param("2026-01-31T12:00:00+24:00", False, id="a day's offset"),
+        pytest.param("2026-01-31T12:00:00+0100", False, id="an offset without a colon"),
+        pytest.param("2026-01-31t12:00:00z", False, id="small letters"),
+        pytest.param("2026-01-31 12:00:00Z", False, id="a space"),
+        pytest.param("2026-01-31T12:00:00", False, id="no zone"),
+        pytest.param("2026-01-31", False, id="a day"),
+    ],
+)
+def test_instants(text: str, taken: bool) -> None:
+    """What the pattern takes, the operator can read; the API server's own `date-time` takes more."""
+    assert (re.match(INSTANT, text) is not None) is taken
+    if taken:
+        assert datetime.fromisoformat(text).tzinfo is not None
 
 
 @pytest.mark.parametrize(
@@ -184,56 +293,19 @@ def unknown(value: Any, schema: dict[str, Any], path: str = "") -> Iterator[str]
                 yield f"{path}.{name}"
             else:
                 yield from unknown(sub, schema["properties"][name], f"{path}.{name}")
-    elif isinstance(value, list):
+    elif isinstance(value, list) and "items" in schema:
         for index, item in enumerate(value):
             yield from unknown(item, schema["items"], f"{path}[{index}]")
 
 
 def test_what_the_operator_writes_has_its_place() -> None:
     """A field of the status that the CRD does not have would be dropped, with a warning that nobody reads."""
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    task = Task(
-        namespace="default",
-        name="hello",
-        uid="5d3c",
-        resource_version=7,
-        generation=1,
-        created_at=now,
-        deleting=False,
-        main_container="main",
-        status=Status(),
-    )
-    run = Run(
-        number=0,
-        attempt=1,
-        state=State.FAILED,
-        reason="Signal",
-        job="hello-1",
-        pod="hello-1-x",
-        node="node-1",
-        started_at=now,
-        finished_at=now,
-        exit_code=137,
-        signal=9,
-        message="the container `main` was ended by SIGKILL",
-    )
-    everything = Status(
-        state=State.FAILED,
-        reason="Signal",
-        message=run.message,
-        submitted_at=now,
-        claimed_at=now,
-        claimed_by="operator-1",
-        started_at=now,
-        completed_at=now,
-        failed_at=now,
-        error=Error("Signal", "the container `main` was ended by SIGKILL"),
-        runs=(run,),
-    )
-    status = status_patch(task, everything, now)["status"]
+    status = status_json(EVERYTHING)
     assert list(unknown(status, SCHEMA["properties"]["status"])) == []
-    # For as long as the API is this thin, the operator fills in every field of it.
-    assert status.keys() == SCHEMA["properties"]["status"]["properties"].keys()
+    # The operator fills in every field of it; the time of the write is added by the patch.
+    assert status.keys() | {"updatedAt"} == SCHEMA["properties"]["status"]["properties"].keys()
+    run = SCHEMA["properties"]["status"]["properties"]["runs"]["items"]["properties"]
+    assert {key for each in status["runs"] for key in each} == run.keys()
 
 
 def test_examples_use_only_fields_that_exist() -> None:

@@ -6,32 +6,58 @@ from typing import Any
 
 import pytest
 
-from taskyard.core.decide import RUNS_KEPT, decide, next_look
-from taskyard.core.manifest import cut, job_name
+from taskyard.core.decide import decide
+from taskyard.core.launch import next_look
+from taskyard.core.manifest import job_name
 from taskyard.core.model import (
-    TERMINAL_STATES,
     CreateJob,
     Decision,
+    Definition,
+    DeleteJob,
+    DeletePod,
+    DeleteTask,
     Error,
     Hindrance,
     Look,
-    PodPhase,
-    Reason,
     Refusal,
     Run,
     Snapshot,
-    State,
     Status,
-    StopPod,
     WriteStatus,
 )
-from tests.unit.build import CLAIMED, NOW, STARTED, ended, job, live, pod, seconds, snapshot, started, task
+from taskyard.core.text import cut
+from taskyard.core.words import (
+    RUNS_KEPT,
+    TERMINAL_STATES,
+    DeadLetterPolicy,
+    PodPhase,
+    Reason,
+    State,
+)
+from tests.unit.build import (
+    CLAIMED,
+    NOW,
+    STARTED,
+    SUBMITTED,
+    ended,
+    job,
+    live,
+    pod,
+    retry,
+    seconds,
+    snapshot,
+    started,
+    task,
+)
 
 PENDING, CLAIM, RUN = State.PENDING, State.CLAIMED, State.RUNNING
 RECORDED = task(RUN, runs=(Run(0, 1, RUN, pod="hello-1-abcde"),))
 NO_NODE = Hindrance(Reason.UNSCHEDULABLE, "0/2 nodes")
 BACK_OFF = Hindrance(Reason.IMAGE_PULL, "Back-off pulling image")
 REFUSED_AT_LENGTH = Refusal(malformed=False, message="x" * 9000, at=NOW)
+NO_QUEUE = Hindrance(Reason.QUEUE_NOT_FOUND, "there is no queue `x`")
+FINAL = {"retry": retry(infrastructure_limit=0)}
+UNKNOWN = Definition("TaskDefinition", "d", "v1")
 REFUSED_NOW = Refusal(malformed=False, message="exceeded quota", at=NOW)
 
 
@@ -46,11 +72,10 @@ def written(decision: Decision) -> Status:
         pytest.param(
             snapshot(task(PENDING, deleting=True)), None, id="a task being deleted is never claimed"
         ),
-        pytest.param(snapshot(task(PENDING), admitted=False), None, id="a task not admitted waits"),
         pytest.param(
-            snapshot(task(PENDING, attempt=1), pod(PodPhase.RUNNING, deleting=True)),
-            None,
-            id="a task is not claimed while an earlier pod of it is being stopped",
+            snapshot(task(PENDING, attempt=1)),
+            Look(),
+            id="a task that was claimed before is not claimed again without a live look",
         ),
         pytest.param(snapshot(task(CLAIM)), CreateJob(), id="a claimed task without a Job gets one"),
         pytest.param(snapshot(task(CLAIM, deleting=True)), None, id="a task being deleted is not launched"),
@@ -95,12 +120,12 @@ def written(decision: Decision) -> Status:
         ),
         pytest.param(
             snapshot(task(CLAIM, attempt=2), pod(attempt=1), live=live()),
-            StopPod(pod(attempt=1)),
+            DeletePod(pod(attempt=1)),
             id="a pod of another attempt is stopped",
         ),
         pytest.param(
             snapshot(RECORDED, pod(PodPhase.RUNNING, name="second"), live=live()),
-            StopPod(pod(PodPhase.RUNNING, name="second")),
+            DeletePod(pod(PodPhase.RUNNING, name="second")),
             id="a second pod that the Job made for a started run is stopped",
         ),
         pytest.param(
@@ -115,12 +140,12 @@ def written(decision: Decision) -> Status:
         ),
         pytest.param(
             snapshot(task(State.COMPLETED), pod(PodPhase.RUNNING), live=live()),
-            StopPod(pod(PodPhase.RUNNING)),
+            DeletePod(pod(PodPhase.RUNNING)),
             id="a pod of a resolved task is stopped",
         ),
         pytest.param(
             snapshot(task(PENDING, attempt=1), pod(PodPhase.RUNNING), live=live()),
-            StopPod(pod(PodPhase.RUNNING)),
+            DeletePod(pod(PodPhase.RUNNING)),
             id="a pod of an unclaimed task is stopped",
         ),
         pytest.param(
@@ -132,6 +157,26 @@ def written(decision: Decision) -> Status:
             snapshot(task(CLAIM), job=job(owner_uid="someone"), live=live(None)),
             CreateJob(),
             id="when the foreign Job is gone the task gets its own",
+        ),
+        pytest.param(
+            snapshot(task(RUN), pod(PodPhase.RUNNING, started(), gone=True), live=live(job())),
+            DeleteJob(job()),
+            id="a Job whose pod is gone goes before the run is given up: it could make another",
+        ),
+        pytest.param(
+            snapshot(task(State.COMPLETED, completed_at=NOW - seconds(86400))),
+            DeleteTask(),
+            id="a resolved task is deleted when its time to live is over",
+        ),
+        pytest.param(
+            snapshot(task(State.FAILED, wants={"ttl": seconds(0)}, completed_at=NOW)),
+            DeleteTask(),
+            id="a time to live of 0 is at once",
+        ),
+        pytest.param(
+            snapshot(task(State.FAILED, wants={"ttl": seconds(0)}, deleting=True)),
+            None,
+            id="a task that is being deleted is not deleted again",
         ),
     ],
 )
@@ -177,28 +222,34 @@ def test_action(situation: Snapshot, action: object) -> None:
             id="pod gone, Job Complete: completed, result unknown",
         ),
         pytest.param(
-            snapshot(task(RUN), live=live(job(failed=True))),
+            snapshot(task(RUN, wants=FINAL), live=live(job(failed=True))),
             State.EXCEPTION,
             "WorkerLost",
             id="pod gone, Job failed: lost",
         ),
         pytest.param(
-            snapshot(task(RUN), live=live(job())),
+            snapshot(task(RUN, wants=FINAL), live=live(job(deleting=True))),
             State.EXCEPTION,
             "WorkerLost",
-            id="pod gone, Job active: lost",
+            id="pod gone, Job going: lost",
         ),
         pytest.param(
-            snapshot(task(RUN), live=live(None)), State.EXCEPTION, "WorkerLost", id="pod gone, Job gone: lost"
+            snapshot(task(RUN, wants=FINAL), live=live(None)),
+            State.EXCEPTION,
+            "WorkerLost",
+            id="pod gone, Job gone: lost",
         ),
         pytest.param(
-            snapshot(task(CLAIM), job=job(), live=live(None)),
+            snapshot(task(RUN), live=live(None)), PENDING, "RunLost", id="a loss is made good by another run"
+        ),
+        pytest.param(
+            snapshot(task(CLAIM, wants=FINAL), job=job(), live=live(None)),
             State.EXCEPTION,
             "WorkerLost",
             id="a Job that was deleted before its pod was seen: lost",
         ),
         pytest.param(
-            snapshot(task(CLAIM), job=job(failed=True), live=live(job(failed=True))),
+            snapshot(task(CLAIM, wants=FINAL), job=job(failed=True), live=live(job(failed=True))),
             State.EXCEPTION,
             "WorkerLost",
             id="a Job that failed while nobody looked, its pod gone: lost",
@@ -234,10 +285,101 @@ def test_action(situation: Snapshot, action: object) -> None:
             id="an edit of a resolved task is noted",
         ),
         pytest.param(
-            snapshot(task(PENDING, generation=2), admitted=False),
+            snapshot(
+                task(
+                    PENDING,
+                    generation=2,
+                    enqueued_at=SUBMITTED,
+                    reason=NO_QUEUE.reason,
+                    message=NO_QUEUE.message,
+                ),
+                hold=NO_QUEUE,
+            ),
             PENDING,
-            None,
+            "QueueNotFound",
             id="an edit of a waiting task is noted",
+        ),
+        pytest.param(
+            snapshot(task(PENDING), hold=NO_QUEUE), PENDING, "QueueNotFound", id="held by its queue"
+        ),
+        pytest.param(
+            snapshot(task(PENDING, wants={"suspend": True})),
+            State.UNSCHEDULED,
+            "Suspended",
+            id="a suspended task is not scheduled",
+        ),
+        pytest.param(
+            snapshot(task(PENDING, wants={"run_at": NOW + seconds(1)})),
+            State.DELAYED,
+            "NotBefore",
+            id="a task whose time is to come is delayed",
+        ),
+        pytest.param(
+            snapshot(task(State.DELAYED, wants={"run_at": NOW})), CLAIM, None, id="its time has come"
+        ),
+        pytest.param(
+            snapshot(task(State.DELAYED, wants={"start_delay": seconds(600)})),
+            CLAIM,
+            None,
+            id="a relative time counts from the submission",
+        ),
+        pytest.param(
+            snapshot(task(State.DELAYED, rerun_at=NOW, wants={"start_delay": seconds(600)})),
+            State.DELAYED,
+            "NotBefore",
+            id="and after a rerun from that",
+        ),
+        pytest.param(snapshot(task(State.UNSCHEDULED)), CLAIM, None, id="a task that is resumed is claimed"),
+        pytest.param(
+            snapshot(task(State.UNSCHEDULED, wants={"run_at": NOW + seconds(1)})),
+            State.DELAYED,
+            "NotBefore",
+            id="a task that is resumed before its time is delayed",
+        ),
+        pytest.param(
+            snapshot(task(State.UNSCHEDULED, next_retry_at=NOW + seconds(1))),
+            State.DELAYED,
+            "RetryDelay",
+            id="a retry that is resumed before its time is delayed",
+        ),
+        pytest.param(
+            snapshot(task(PENDING, attempt=1), pod(PodPhase.RUNNING, deleting=True)),
+            PENDING,
+            "EarlierPod",
+            id="a task is not claimed while an earlier pod of it is being stopped",
+        ),
+        pytest.param(
+            snapshot(task(PENDING, wants={"cancel": True, "suspend": True, "good_until": NOW})),
+            State.CANCELLED,
+            "TaskCancelled",
+            id="a cancel comes before all else",
+        ),
+        pytest.param(
+            snapshot(task(PENDING, wants={"deadline": NOW, "good_until": NOW, "suspend": True})),
+            State.EXCEPTION,
+            "DeadlineExceeded",
+            id="past its deadline nothing else counts",
+        ),
+        pytest.param(
+            snapshot(task(State.UNSCHEDULED, wants={"good_for": seconds(600), "suspend": True})),
+            State.EXPIRED,
+            "TaskExpired",
+            id="a suspended task expires as well",
+        ),
+        pytest.param(
+            snapshot(task(PENDING, wants={"definition": UNKNOWN}, enqueued_at=NOW - seconds(59))),
+            PENDING,
+            "DefinitionNotFound",
+            id="a definition may arrive later",
+        ),
+        pytest.param(
+            snapshot(task(PENDING, wants={"definition": UNKNOWN}, enqueued_at=NOW - seconds(60))),
+            State.DROPPED,
+            "DefinitionNotFound",
+            id="but not much later",
+        ),
+        pytest.param(
+            snapshot(task(State.FAILED, wants={"rerun": 1})), PENDING, None, id="a rerun begins anew"
         ),
         pytest.param(
             snapshot(task(CLAIM), pod(hindrance=NO_NODE), job=job()),
@@ -287,18 +429,70 @@ def test_written_state(situation: Snapshot, state: State, reason: str | None) ->
             snapshot(task(RUN), pod(PodPhase.RUNNING, started())), None, id="a run is waited for, not asked"
         ),
         pytest.param(
-            snapshot(
-                task(CLAIM, reason="Unschedulable", message="0/2 nodes"), pod(hindrance=NO_NODE), job=job()
-            ),
-            None,
-            id="what holds a pod is told once",
+            snapshot(task(RUN, wants={"timeout": seconds(300)}), pod(PodPhase.RUNNING, started())),
+            NOW + seconds(60),
+            id="a run is looked after when its timeout strikes",
         ),
         pytest.param(
             snapshot(
-                task(CLAIM, reason="ImagePull", message="not found"), pod(hindrance=BACK_OFF), job=job()
+                task(RUN, wants={"timeout": seconds(300), "deadline": NOW + seconds(9)}),
+                pod(PodPhase.RUNNING, started()),
+            ),
+            NOW + seconds(9),
+            id="or its deadline, whichever comes first",
+        ),
+        pytest.param(
+            snapshot(
+                task(CLAIM, reason="Unschedulable", message="0/2 nodes"),
+                pod(hindrance=NO_NODE, node=None),
+                job=job(),
+            ),
+            CLAIMED + seconds(900),
+            id="what holds a pod is told once, and not for ever",
+        ),
+        pytest.param(
+            snapshot(
+                task(CLAIM, reason="ImagePull", message="not found"),
+                pod(hindrance=BACK_OFF, scheduled_at=NOW),
+                job=job(),
+            ),
+            NOW + seconds(600),
+            id="an image that cannot be pulled is told of once, by its first message",
+        ),
+        pytest.param(
+            snapshot(
+                task(
+                    State.UNSCHEDULED, reason="Suspended", message="`suspend` is set", wants={"suspend": True}
+                )
             ),
             None,
-            id="an image that cannot be pulled is told of once, by its first message",
+            id="a suspended task waits for whoever suspended it",
+        ),
+        pytest.param(
+            snapshot(
+                task(
+                    State.DELAYED,
+                    next_retry_at=NOW + seconds(7),
+                    reason="RetryDelay",
+                    message="retry 1 of 2",
+                    wants={"good_until": NOW + seconds(9)},
+                )
+            ),
+            NOW + seconds(7),
+            id="a retry waits for its time, and has said so",
+        ),
+        pytest.param(
+            snapshot(task(State.COMPLETED)), NOW + seconds(86340), id="a resolved task waits for its deletion"
+        ),
+        pytest.param(
+            snapshot(task(State.FAILED, wants={"dead_letter": DeadLetterPolicy.SAVE})),
+            None,
+            id="a dead letter is kept",
+        ),
+        pytest.param(
+            snapshot(task(State.COMPLETED, wants={"dead_letter": DeadLetterPolicy.SAVE})),
+            NOW + seconds(86340),
+            id="a success is no dead letter",
         ),
         pytest.param(
             snapshot(task(CLAIM, reason="JobRefused", message=cut("x" * 9000)), refusal=REFUSED_AT_LENGTH),
@@ -320,7 +514,9 @@ def test_looks_come_after_5_10_20_40_seconds_and_at_least_every_five_minutes() -
 
 
 def test_a_claim_moves_the_attempt_and_says_who_and_when() -> None:
-    status = written(decide(snapshot(task(PENDING, attempt=4, reason="X", message="y"), claimer="me"), NOW))
+    status = written(
+        decide(snapshot(task(PENDING, attempt=4, reason="X", message="y"), claimer="me", live=live()), NOW)
+    )
     assert (status.attempt, status.claimed_by, status.claimed_at) == (5, "me", NOW)
     assert (status.run, status.run_count, status.runs) == (0, 0, ())
     assert (status.reason, status.message) == (None, None)
@@ -345,12 +541,14 @@ def test_a_verdict_completes_the_record_of_its_run() -> None:
     )
     status = written(decide(snapshot(of, pod(PodPhase.FAILED, ended(3))), NOW))
     assert (status.completed_at, status.failed_at, status.run_count) == (NOW, NOW, 1)
-    assert status.error == Error("ExitCode", "the container `main` exited with code 3")
+    assert status.result is not None
+    assert status.result.error == Error("ExitCode", "the container `main` exited with code 3")
     assert [(run.state, run.exit_code, run.reason) for run in status.runs] == [(State.FAILED, 3, "ExitCode")]
 
 
 def test_a_lost_run_keeps_what_was_known_of_it() -> None:
-    of = task(RUN, run_count=1, runs=(Run(0, 1, RUN, pod="p", node="n", started_at=STARTED),))
+    runs = (Run(0, 1, RUN, pod="p", node="n", started_at=STARTED),)
+    of = task(RUN, run_count=1, runs=runs, wants=FINAL)
     status = written(decide(snapshot(of, live=live(None)), NOW))
     assert [(run.pod, run.node, run.started_at) for run in status.runs] == [("p", "n", STARTED)]
     assert status.failed_at is None
@@ -359,7 +557,8 @@ def test_a_lost_run_keeps_what_was_known_of_it() -> None:
 def test_a_malformed_task_has_no_run() -> None:
     status = written(decide(snapshot(task(CLAIM), refusal=replace(REFUSED_NOW, malformed=True)), NOW))
     assert (status.run_count, status.runs) == (0, ())
-    assert status.error == Error("MalformedPayload", "exceeded quota")
+    assert status.result is not None
+    assert status.result.error == Error("MalformedPayload", "exceeded quota")
 
 
 def test_the_history_keeps_the_last_runs() -> None:
@@ -381,4 +580,72 @@ def test_the_history_keeps_the_last_runs() -> None:
     ],
 )
 def test_nothing_leads_out_of_a_terminal_state(state: State, facts: dict[str, Any]) -> None:
-    assert decide(snapshot(task(state), **facts), NOW) == Decision()
+    decision = decide(snapshot(task(state), **facts), NOW)
+    assert decision == Decision(wake_at=NOW + seconds(86340)), "it waits for its deletion only"
+
+
+def test_a_rerun_is_as_new_but_for_its_identity_and_history() -> None:
+    runs = (Run(0, 1, State.FAILED), Run(1, 2, State.FAILED))
+    of = task(
+        State.FAILED,
+        wants={"rerun": 3},
+        run=1,
+        attempt=2,
+        run_count=2,
+        retry_count=1,
+        loss_count=1,
+        start_failures=1,
+        started_at=STARTED,
+        failed_at=NOW,
+        runs=runs,
+    )
+    assert written(decide(snapshot(of), NOW)) == Status(
+        state=PENDING,
+        observed_generation=1,
+        observed_rerun=3,
+        run=2,
+        attempt=2,
+        run_count=2,
+        submitted_at=SUBMITTED,
+        rerun_at=NOW,
+        runs=runs,
+    )
+
+
+def test_a_rerun_of_a_task_that_never_ran_has_the_same_number() -> None:
+    assert written(decide(snapshot(task(State.EXPIRED, wants={"rerun": 1})), NOW)).run == 0
+
+
+@pytest.mark.parametrize("state", [PENDING, CLAIM, RUN])
+def test_a_rerun_that_is_asked_of_an_unresolved_task_is_noted_and_does_nothing(state: State) -> None:
+    of = task(state, generation=2, wants={"rerun": 1, "suspend": True})
+    pods = () if state is PENDING else (pod(PodPhase.RUNNING, started()),)
+    status = written(decide(snapshot(of, *pods), NOW))
+    assert status.observed_rerun == 1
+    assert not status.state.is_terminal
+
+
+@pytest.mark.parametrize(
+    ("before", "wants", "enqueued_at"),
+    [
+        pytest.param(PENDING, {}, SUBMITTED, id="at once: when it was submitted"),
+        pytest.param(State.DELAYED, {"run_at": NOW - seconds(2)}, NOW - seconds(2), id="when its time came"),
+        pytest.param(State.UNSCHEDULED, {}, NOW, id="when it was resumed"),
+    ],
+)
+def test_a_task_is_enqueued_when_it_becomes_eligible(
+    before: State, wants: dict[str, Any], enqueued_at: datetime
+) -> None:
+    assert written(decide(snapshot(task(before, wants=wants)), NOW)).enqueued_at == enqueued_at
+
+
+def test_a_task_that_is_suspended_is_enqueued_no_more() -> None:
+    of = task(PENDING, wants={"suspend": True}, enqueued_at=SUBMITTED)
+    assert written(decide(snapshot(of), NOW)).enqueued_at is None
+
+
+def test_a_later_run_is_a_retry() -> None:
+    runs = (Run(0, 1, State.FAILED, started_at=CLAIMED),)
+    of = task(CLAIM, attempt=2, run=1, run_count=1, started_at=CLAIMED, runs=runs)
+    status = written(decide(snapshot(of, pod(PodPhase.RUNNING, started(), attempt=2)), NOW))
+    assert (status.started_at, status.retried_at, status.run_count) == (CLAIMED, STARTED, 2)

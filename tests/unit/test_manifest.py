@@ -7,17 +7,23 @@ from typing import Any
 
 import pytest
 
-from taskyard.core.manifest import Malformed, job, job_name, labels, status_patch
-from taskyard.core.model import Error, State, Status
-from tests.unit.build import NOW, SUBMITTED, task
+from taskyard.core import manifest
+from taskyard.core.manifest import Malformed, Payload, job_name, labels
+from taskyard.core.model import Task, Value
+from taskyard.core.words import State
+from tests.unit.build import NOW, seconds, task
 
 TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "sidecar"}, {"name": "main", "image": "i"}]}}
 CLAIMED_TASK = task(State.CLAIMED)
 
 
-def pod_spec(**spec: Any) -> dict[str, Any]:
+def job(of: Task, template: dict[str, Any], value: Value | None = None) -> dict[str, Any]:
+    return manifest.job(of, Payload(template, value), NOW)
+
+
+def pod_spec(of: Task = CLAIMED_TASK, value: Value | None = None, **spec: Any) -> dict[str, Any]:
     template = {"spec": TEMPLATE["spec"] | spec}
-    return dict(job(CLAIMED_TASK, template)["spec"]["template"]["spec"])
+    return dict(job(of, template, value)["spec"]["template"]["spec"])
 
 
 def environment(of: dict[str, Any], name: str) -> dict[str, str]:
@@ -97,8 +103,77 @@ def test_the_main_container_alone_is_told_about_itself() -> None:
         "TASKYARD_NAMESPACE": "default",
         "TASKYARD_UID": "uid-1",
         "TASKYARD_RUN": "0",
+        "TASKYARD_RETRY": "0",
+        "TASKYARD_RESULT_PATH": "/dev/termination-log",
     }
     assert environment(pod_spec(), "sidecar") == {}
+
+
+def test_a_task_with_a_deadline_is_told_of_it() -> None:
+    of = task(State.CLAIMED, wants={"deadline_after": seconds(600)}, retry_count=2, run=3)
+    told = environment(pod_spec(of), "main")
+    assert told["TASKYARD_DEADLINE"] == "2026-01-01T12:00:00Z"
+    assert (told["TASKYARD_RETRY"], told["TASKYARD_RUN"]) == ("2", "3")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        pytest.param({"a": "$(HOME) $$"}, '{"a":"$$(HOME) $$$$"}', id="dollars are doubled"),
+        pytest.param("é\n", '"é\\n"', id="text is as it was, in one line"),
+        pytest.param(None, "null", id="null"),
+        pytest.param([1, 2.5, True], "[1,2.5,true]", id="no space is wasted"),
+    ],
+)
+def test_the_input_arrives_as_json(value: Any, told: str) -> None:
+    assert environment(pod_spec(value=Value(value)), "main")["TASKYARD_INPUT"] == told
+
+
+def test_an_input_has_100_kib_as_json_and_not_a_byte_more() -> None:
+    most = "é" * ((100 * 1024 - 2) // 2)
+    assert "TASKYARD_INPUT" in environment(pod_spec(value=Value(most)), "main")
+    with pytest.raises(Malformed, match="`input` must have at most 102400 bytes as JSON; it has 102401"):
+        pod_spec(value=Value(most + "x"))
+
+
+@pytest.mark.parametrize(
+    ("own", "path", "policy"),
+    [
+        pytest.param({}, "/dev/termination-log", "FallbackToLogsOnError", id="as we have it"),
+        pytest.param(
+            {"terminationMessagePath": "/tmp/x", "terminationMessagePolicy": "File"},
+            "/tmp/x",
+            "File",
+            id="as the template has it",
+        ),
+    ],
+)
+def test_the_main_container_is_heard_at_its_end(own: dict[str, Any], path: str, policy: str) -> None:
+    spec = pod_spec(containers=[{"name": "main", **own}])
+    container = spec["containers"][0]
+    assert (container["terminationMessagePath"], container["terminationMessagePolicy"]) == (path, policy)
+    assert environment(spec, "main")["TASKYARD_RESULT_PATH"] == path
+
+
+@pytest.mark.parametrize(
+    ("wants", "template", "limit"),
+    [
+        pytest.param({}, {}, None, id="nothing limits it"),
+        pytest.param({}, {"activeDeadlineSeconds": 7}, 7, id="the template's own"),
+        pytest.param({"timeout": seconds(10)}, {}, 670, id="a timeout, with slack for image and operator"),
+        pytest.param({"timeout": seconds(10)}, {"activeDeadlineSeconds": 7}, 7, id="the shorter one counts"),
+        pytest.param({"deadline_after": seconds(630)}, {}, 90, id="a deadline, from now"),
+        pytest.param(
+            {"deadline_after": seconds(630), "timeout": seconds(10)}, {}, 90, id="whichever comes first"
+        ),
+        pytest.param({"deadline": NOW - seconds(9)}, {}, 60, id="a deadline that has passed meanwhile"),
+    ],
+)
+def test_the_kubelet_ends_a_run_when_no_operator_is_there(
+    wants: dict[str, Any], template: dict[str, Any], limit: int | None
+) -> None:
+    of = task(State.CLAIMED, wants=wants)
+    assert pod_spec(of, **template).get("activeDeadlineSeconds") == limit
 
 
 def test_the_users_variables_may_refer_to_ours_and_not_replace_them() -> None:
@@ -110,72 +185,4 @@ def test_the_users_variables_may_refer_to_ours_and_not_replace_them() -> None:
 
 def test_a_main_container_that_is_not_there_makes_no_job() -> None:
     with pytest.raises(Malformed, match="`mainContainer`"):
-        job(task(State.CLAIMED, main_container="nobody"), TEMPLATE)
-
-
-def test_the_first_write_says_everything() -> None:
-    new = task(observed_generation=0)
-    patch = status_patch(new, replace(new.status, observed_generation=1), NOW)
-    assert patch["metadata"] == {"resourceVersion": "7"}
-    waiting = {"reason": "NotFinished", "message": "", "lastTransitionTime": "2026-01-01T11:50:00Z"}
-    assert patch["status"] == {
-        "state": "Pending",
-        "phase": "Waiting",
-        "conditions": [
-            {"type": "Succeeded", "status": "Unknown", **waiting},
-            {"type": "Finished", "status": "False", **waiting},
-        ],
-        "observedGeneration": 1,
-        "run": 0,
-        "attempt": 0,
-        "runCount": 0,
-        "submittedAt": "2026-01-01T11:50:00Z",
-        "updatedAt": "2026-01-01T12:00:00Z",
-    }
-
-
-def test_later_writes_say_what_changed_and_remove_what_is_no_more() -> None:
-    before = task(State.CLAIMED, reason="JobRefused", message="quota")
-    after = replace(before.status, state=State.RUNNING, reason=None, message=None)
-    assert status_patch(before, after, NOW)["status"] == {
-        "state": "Running",
-        "reason": None,
-        "message": None,
-        "updatedAt": "2026-01-01T12:00:00Z",
-    }
-
-
-@pytest.mark.parametrize(
-    ("state", "reason", "succeeded", "why"),
-    [
-        (State.COMPLETED, None, "True", "Completed"),
-        (State.FAILED, "ExitCode", "False", "ExitCode"),
-        (State.EXCEPTION, "WorkerLost", "False", "WorkerLost"),
-    ],
-)
-def test_the_conditions_follow_the_state(state: State, reason: str | None, succeeded: str, why: str) -> None:
-    before = task(State.RUNNING)
-    after = replace(before.status, state=state, reason=reason, message="m", completed_at=NOW)
-    first, second = status_patch(before, after, NOW)["status"]["conditions"]
-    assert (first["type"], first["status"], first["reason"]) == ("Succeeded", succeeded, why)
-    assert (second["type"], second["status"], second["reason"]) == ("Finished", "True", str(state))
-    assert first["lastTransitionTime"] == second["lastTransitionTime"] == "2026-01-01T12:00:00Z"
-    assert "observedGeneration" not in first
-
-
-def test_noting_an_edit_of_a_resolved_task_touches_nothing_else() -> None:
-    before = task(State.FAILED, submitted_at=None, completed_at=NOW, generation=2)
-    patch = status_patch(before, replace(before.status, observed_generation=2), NOW)
-    assert set(patch["status"]) == {"observedGeneration", "updatedAt"}
-
-
-def test_a_message_is_cut_to_what_the_schema_allows() -> None:
-    before = task(State.RUNNING)
-    error = Error("ExitCode", "x" * 5000)
-    after = replace(before.status, state=State.FAILED, message="y" * 5000, error=error, completed_at=NOW)
-    status = status_patch(before, after, NOW)["status"]
-    assert len(status["message"]) == len(status["result"]["error"]["message"]) == 4096
-
-
-def test_an_unwritten_status_is_known_by_its_generation() -> None:
-    assert Status(submitted_at=SUBMITTED).observed_generation == 0
+        job(task(State.CLAIMED, wants={"main_container": "nobody"}), TEMPLATE)

@@ -6,11 +6,34 @@ from typing import Any
 import pytest
 
 from taskyard.core import parse
-from taskyard.core.manifest import status_patch
-from taskyard.core.model import Container, Error, Exit, Hindrance, PodPhase, Reason, Run, State, Status
-from tests.unit.build import CLAIMED, ENDED, NOW, STARTED, SUBMITTED
+from taskyard.core.model import (
+    Container,
+    Definition,
+    Error,
+    Exit,
+    Expected,
+    Hindrance,
+    Result,
+    Run,
+    Status,
+    Stop,
+    Value,
+)
+from taskyard.core.record import status_json
+from taskyard.core.words import (
+    Backoff,
+    DeadLetterPolicy,
+    Flaw,
+    OnShutdown,
+    PodPhase,
+    Reason,
+    State,
+    StopReason,
+)
+from tests.unit.build import CLAIMED, ENDED, NOW, STARTED, SUBMITTED, retry, seconds, spec
+from tests.unit.fake import TASK_SCHEMA, with_defaults
 
-TASK: dict[str, Any] = {
+BARE_TASK: dict[str, Any] = {
     "metadata": {
         "namespace": "default",
         "name": "hello",
@@ -21,6 +44,7 @@ TASK: dict[str, Any] = {
     },
     "spec": {"template": {"spec": {"containers": [{"name": "first"}, {"name": "second"}]}}},
 }
+TASK: dict[str, Any] = with_defaults(BARE_TASK, TASK_SCHEMA)
 POD: dict[str, Any] = {
     "metadata": {
         "namespace": "default",
@@ -45,40 +69,159 @@ def merged(target: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 def test_a_new_task_is_pending_and_submitted_when_it_was_created() -> None:
     task = parse.task(TASK)
     assert task.resource_version == 1000000007
-    assert task.main_container == "first"
+    assert task.spec == spec(main_container="first")
     assert task.status == Status(submitted_at=SUBMITTED)
     assert not task.deleting
 
 
 def test_the_main_container_can_be_named() -> None:
-    assert parse.task(merged(TASK, {"spec": {"mainContainer": "second"}})).main_container == "second"
+    assert parse.task(merged(TASK, {"spec": {"mainContainer": "second"}})).spec.main_container == "second"
 
 
 def test_a_task_with_a_deletion_timestamp_is_being_deleted() -> None:
     assert parse.task(merged(TASK, {"metadata": {"deletionTimestamp": "2026-01-01T12:00:00Z"}})).deleting
 
 
-def test_what_is_written_is_read_back() -> None:
-    status = Status(
-        state=State.RUNNING,
-        reason="R",
-        message="m",
-        observed_generation=2,
-        run=1,
-        attempt=2,
-        run_count=2,
-        submitted_at=SUBMITTED,
-        claimed_at=CLAIMED,
-        claimed_by="op",
-        started_at=STARTED,
-        error=Error("C", "m"),
-        runs=(
-            Run(0, 1, State.FAILED, "ExitCode", "j", "p", "n", STARTED, ENDED, 3, None, "m"),
-            Run(1, 2, State.RUNNING, signal=9),
+def test_everything_that_a_user_may_ask_for_is_read() -> None:
+    asked = {
+        "template": {"spec": {"containers": [{"name": "m"}], "terminationGracePeriodSeconds": 30}},
+        "queueName": "q",
+        "priority": -3,
+        "runAt": "2026-01-01T13:00:00+01:00",
+        "goodUntil": "2026-01-01T12:00:00.5Z",
+        "deadline": "2026-01-01T12:00:00Z",
+        "scheduleTimeoutSeconds": 1,
+        "startTimeoutSeconds": 2,
+        "startLimit": 4,
+        "timeoutSeconds": 5,
+        "retry": {
+            "limit": 6,
+            "backoff": "ExponentialJitter",
+            "delaySeconds": 7,
+            "maxDelaySeconds": 8,
+            "expected": {"exitCodes": [75]},
+            "infrastructureLimit": 9,
+        },
+        "unreachableTimeoutSeconds": 10,
+        "suspend": True,
+        "cancel": True,
+        "rerun": 11,
+        "onShutdown": "Stop",
+        "deadLetterPolicy": "Save",
+        "ttlSecondsAfterFinished": 12,
+    }
+    assert parse.task(BARE_TASK | {"spec": asked}).spec == spec(
+        main_container="m",
+        grace=seconds(30),
+        queue="q",
+        priority=-3,
+        run_at=NOW,
+        good_until=NOW + seconds(0.5),
+        deadline=NOW,
+        schedule_timeout=seconds(1),
+        start_timeout=seconds(2),
+        start_limit=4,
+        timeout=seconds(5),
+        retry=retry(
+            limit=6,
+            backoff=Backoff.EXPONENTIAL_JITTER,
+            delay=seconds(7),
+            max_delay=seconds(8),
+            expected=Expected(frozenset({75}), frozenset()),
+            infrastructure_limit=9,
         ),
+        unreachable_timeout=seconds(10),
+        suspend=True,
+        cancel=True,
+        rerun=11,
+        on_shutdown=OnShutdown.STOP,
+        dead_letter=DeadLetterPolicy.SAVE,
+        ttl=seconds(12),
     )
-    patch = status_patch(parse.task(TASK), status, NOW)
-    assert parse.task(merged(TASK, {"status": patch["status"]})).status == status
+
+
+def test_relative_times_intervals_and_definitions_are_read() -> None:
+    asked = {
+        "startDelaySeconds": 1,
+        "goodForSeconds": 2,
+        "deadlineSeconds": 3,
+        "retry": {"limit": 2, "intervalsSeconds": [0, 5], "expected": {"errors": ["Busy"]}},
+        "definitionRef": {"kind": "ClusterTaskDefinition", "name": "d", "version": "v1"},
+    }
+    task = parse.task(with_defaults(BARE_TASK | {"spec": asked}, TASK_SCHEMA))
+    assert task.spec == spec(
+        main_container="",
+        start_delay=seconds(1),
+        good_for=seconds(2),
+        deadline_after=seconds(3),
+        retry=retry(
+            limit=2,
+            intervals=(seconds(0), seconds(5)),
+            expected=Expected(frozenset(), frozenset({"Busy"})),
+        ),
+        definition=Definition("ClusterTaskDefinition", "d", "v1"),
+    )
+
+
+@pytest.mark.parametrize(("asked", "grace"), [(-1, 0), (0, 0), (10**18, 365 * 86400)])
+def test_a_grace_period_that_makes_no_sense_does_no_harm(asked: int, grace: int) -> None:
+    template = {"spec": {"containers": [{"name": "m"}], "terminationGracePeriodSeconds": asked}}
+    assert parse.task(merged(TASK, {"spec": {"template": template}})).spec.grace == seconds(grace)
+
+
+def test_tasks_that_ask_for_the_same_share_one_record() -> None:
+    other = merged(TASK, {"metadata": {"name": "other", "uid": "other"}})
+    assert parse.task(TASK).spec is parse.task(other).spec
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        pytest.param({"input": {"a": [1, None]}}, Value({"a": [1, None]}), id="any JSON"),
+        pytest.param({"input": None}, Value(None), id="null is a value"),
+        pytest.param({}, None, id="none"),
+    ],
+)
+def test_the_payload_is_what_a_launch_needs(given: dict[str, Any], value: Value | None) -> None:
+    payload = parse.payload(merged(TASK, {"spec": given}))
+    assert payload.input == value
+    assert payload.template == TASK["spec"]["template"]
+
+
+RUNS = (
+    Run(0, 1, State.FAILED, "ErrorResult", "Busy", "j", "p", "n", STARTED, ENDED, 3, None, "m"),
+    Run(1, 2, State.RUNNING, signal=9),
+)
+EVERYTHING = Status(
+    state=State.RUNNING,
+    reason="R",
+    message="m",
+    observed_generation=2,
+    observed_rerun=1,
+    run=1,
+    attempt=2,
+    run_count=2,
+    retry_count=3,
+    loss_count=4,
+    start_failures=5,
+    submitted_at=SUBMITTED,
+    rerun_at=SUBMITTED,
+    enqueued_at=SUBMITTED,
+    claimed_at=CLAIMED,
+    claimed_by="op",
+    started_at=STARTED,
+    retried_at=STARTED,
+    completed_at=NOW,
+    failed_at=NOW,
+    next_retry_at=NOW,
+    stop=Stop(StopReason.TIMEOUT, NOW),
+    result=Result(Value({"x": None}), Error("C", "m", "t"), (Flaw.TRUNCATED,)),
+    runs=RUNS,
+)
+
+
+def test_what_is_written_is_read_back() -> None:
+    assert parse.task(TASK | {"status": status_json(EVERYTHING)}).status == EVERYTHING
 
 
 def test_a_resolved_task_keeps_only_what_can_still_matter() -> None:
@@ -93,9 +236,22 @@ def test_a_resolved_task_keeps_only_what_can_still_matter() -> None:
         "runs": [{"number": 0}, {"number": 1}],
         "result": {"error": {"code": "ExitCode", "message": "long"}},
     }
-    assert parse.task(merged(TASK, {"status": status})).status == Status(
-        state=State.FAILED, observed_generation=2, run=1, attempt=4, run_count=2, completed_at=NOW
+    resolved = merged(TASK, {"status": status, "spec": {"deadline": "2026-01-01T12:00:00Z", "rerun": 1}})
+    slim = Status(
+        state=State.FAILED,
+        observed_generation=2,
+        observed_rerun=1,
+        run=1,
+        attempt=4,
+        run_count=2,
+        completed_at=NOW,
     )
+    task = parse.task(merged(resolved, {"status": {"observedRerun": 1}}))
+    assert task.status == slim
+    assert task.spec == spec(main_container="first", rerun=1)
+    wanted_again = parse.task(resolved)
+    assert len(wanted_again.status.runs) == 2, "a rerun keeps the history"
+    assert wanted_again.spec.deadline == NOW
 
 
 @pytest.mark.parametrize(
@@ -123,6 +279,25 @@ def test_a_pod_of_a_task() -> None:
     pod = parse.pod(POD)
     assert (pod.task_uid, pod.attempt, pod.node, pod.phase) == ("task-uid", 3, "node-1", PodPhase.RUNNING)
     assert (pod.deleting, pod.gone, pod.disruption) == (False, False, None)
+
+
+def test_what_a_stop_needs_to_know_of_a_pod() -> None:
+    spec = {"nodeName": "n", "activeDeadlineSeconds": 1}
+    moment = "2026-01-01T12:00:00Z"
+    conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": moment}]
+    changes = {"spec": spec, "status": {"conditions": conditions}, "metadata": {"deletionTimestamp": moment}}
+    pod = parse.pod(merged(POD, changes))
+    assert (pod.active_deadline, pod.scheduled_at, pod.deleted_at, pod.deleting) == (1, NOW, NOW, True)
+
+
+def test_a_container_that_ran_out_of_memory_knows_its_limit() -> None:
+    state = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "startedAt": "2026-01-01T11:56:00Z"}}
+    containers = [{"name": "main", "resources": {"limits": {"memory": "32Mi"}}}]
+    statuses = [{"name": "main", "state": state}]
+    pod = parse.pod(
+        merged(POD, {"spec": {"containers": containers}, "status": {"containerStatuses": statuses}})
+    )
+    assert pod.containers[0].memory_limit == "32Mi"
 
 
 @pytest.mark.parametrize("label", ["", "x", "-1", "²"])
@@ -157,6 +332,29 @@ def test_how_a_job_stands(status: dict[str, Any], succeeded: bool, failed: bool)
     assert (job.succeeded, job.failed) == (succeeded, failed)
 
 
+@pytest.mark.parametrize(
+    ("status", "is_suspended"),
+    [
+        pytest.param({}, False, id="asked, not yet done"),
+        pytest.param({"conditions": [{"type": "Suspended", "status": "True"}]}, True, id="done"),
+        pytest.param(
+            {"conditions": [{"type": "Suspended", "status": "True"}], "terminating": 1},
+            False,
+            id="its pod is on the way out",
+        ),
+        pytest.param(
+            {"conditions": [{"type": "Suspended", "status": "True"}], "active": 1},
+            False,
+            id="its pod is at work",
+        ),
+    ],
+)
+def test_when_a_job_is_suspended(status: dict[str, Any], is_suspended: bool) -> None:
+    metadata = {"name": "j", "uid": "u"}
+    job = parse.job({"metadata": metadata, "spec": {"suspend": True}, "status": status})
+    assert (job.suspend, job.is_suspended) == (True, is_suspended)
+
+
 def test_whose_a_job_is() -> None:
     owners = [{"uid": "other"}, {"uid": "task-uid", "controller": True}]
     metadata = {"name": "j", "uid": "u", "ownerReferences": owners, "labels": {"taskyard.dev/attempt": "2"}}
@@ -183,6 +381,24 @@ def test_times_with_fractions_and_offsets_are_understood() -> None:
             },
             Hindrance(Reason.UNSCHEDULABLE, "0/2 nodes are available"),
             id="no node",
+        ),
+        pytest.param(
+            {
+                "conditions": [
+                    {"type": "PodScheduled", "status": "False", "message": "0/2 nodes: 2 Insufficient cpu."}
+                ]
+            },
+            Hindrance(Reason.UNSCHEDULABLE, "0/2 nodes: 2 Insufficient cpu.", is_capacity=True),
+            id="no room",
+        ),
+        pytest.param(
+            {
+                "containerStatuses": [
+                    {"name": "main", "state": {"waiting": {"reason": "InvalidImageName", "message": "m"}}}
+                ]
+            },
+            Hindrance(Reason.IMAGE_PULL, "container `main`: InvalidImageName: m", is_final=True),
+            id="an image that can never be pulled",
         ),
         pytest.param(
             {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]},

@@ -57,6 +57,6 @@ async def test_a_long_list_misses_nobody() -> None:
     assert not any(
         snapshot.vanished
         for task in operator.cache.tasks()
-        if (snapshot := operator.cache.snapshot(task.uid, claimer="op", admitted=True))
+        if (snapshot := operator.cache.snapshot(task.uid, claimer="op"))
     )
     assert world.cluster.all(PODS) == []

@@ -40,6 +40,7 @@ class Operator:
                 await self.loop.step(uid)
             finally:
                 self.cache.dirty.done(uid)
+            await self.loop.make_announcements()
         raise AssertionError("it does not come to rest")
 
     def mark_all(self) -> None:
@@ -64,14 +65,15 @@ class World:
     """A cluster, its clock, and what happens in it besides the operator."""
 
     def __init__(self) -> None:
-        self.cluster = FakeCluster()
         self.now = datetime(2026, 1, 1, 0, 1, 0, tzinfo=UTC)
+        self.cluster = FakeCluster(now=lambda: self.now)
 
     async def operator(self, name: str = "op-1") -> Operator:
         return await Operator(self, name).start()
 
-    async def submit(self, name: str = "hello") -> None:
-        await self.cluster.create(TASKS, NAMESPACE, new_task(name, NAMESPACE))
+    async def submit(self, name: str = "hello", **spec: Any) -> None:
+        task = new_task(name, NAMESPACE)
+        await self.cluster.create(TASKS, NAMESPACE, task | {"spec": task["spec"] | spec})
 
     def later(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)

@@ -11,6 +11,7 @@ A CRD takes a dialect: every node has one type, and nothing points elsewhere. So
 - `additionalProperties: false` goes: next to `properties` a CRD forbids it, and does not need it. The API
   server refuses unknown fields by itself when asked for strict validation, which kubectl does; hence the path
   of a misspelt field.
+- A node of any JSON has no type at all and says so (`ANY_JSON`).
 - `title` goes: it repeats the name of the field.
 """
 
@@ -19,6 +20,8 @@ from typing import Any
 JSON = dict[str, Any]
 
 INT_OR_STRING: JSON = {"x-kubernetes-int-or-string": True}
+# The one node without a type: what a user's programs say to each other is theirs, `null` included.
+ANY_JSON: JSON = {"x-kubernetes-preserve-unknown-fields": True, "nullable": True}
 
 
 def structural(schema: JSON) -> JSON:
@@ -37,16 +40,39 @@ def without_descriptions(schema: JSON) -> JSON:
     return silent
 
 
-def rule(expression: str, message: str, *, field: str | None = None, forbidden: bool = False) -> JSON:
+def with_defaults_told(schema: JSON) -> JSON:
+    """The same structural schema; each description ends with the field's default, which `kubectl explain` lacks."""
+    told = dict(schema)
+    match schema.get("default"):
+        case None | dict():
+            pass
+        case bool(value):
+            told["description"] += f" Default: `{str(value).lower()}`."
+        case value:
+            told["description"] += f" Default: `{value}`."
+    if "properties" in schema:
+        told["properties"] = {name: with_defaults_told(sub) for name, sub in schema["properties"].items()}
+    return told
+
+
+def rule(
+    expression: str,
+    message: str,
+    *,
+    field: str | None = None,
+    forbidden: bool = False,
+    missing: bool = False,
+) -> JSON:
     """A CEL rule; `field` is the path to blame, below the node that carries the rule.
 
-    `forbidden` is for what must not be there at all, or must not change: `Forbidden` then stands before the
-    message, where `Invalid value` would be a puzzle.
+    `forbidden` is for what must not be there at all, or must not change, and `missing` for what must be there:
+    `Forbidden` or `Required value` then stands before the message, where `Invalid value` would be a puzzle.
     """
+    reason = "FieldValueForbidden" if forbidden else "FieldValueRequired" if missing else "FieldValueInvalid"
     return {
         "rule": expression,
         "message": message,
-        "reason": "FieldValueForbidden" if forbidden else "FieldValueInvalid",
+        "reason": reason,
         **({"fieldPath": field} if field else {}),
     }
 

@@ -8,33 +8,25 @@ the next rung, or nothing.
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final, assert_never
+from typing import Final
 
-from taskyard.core import manifest, verdict
+from taskyard.core import clocks, launch, manifest, outcome, say, stopping, text, verdict
 from taskyard.core.model import (
-    ACTIVE_STATES,
-    CreateJob,
     Decision,
+    DeleteJob,
+    DeletePod,
+    DeleteTask,
     Error,
-    ErrorCode,
     Look,
     Pod,
-    Reason,
-    Refusal,
     Run,
     Snapshot,
-    State,
     Status,
-    StopPod,
-    WriteStatus,
 )
+from taskyard.core.words import ACTIVE_STATES, ErrorCode, Reason, State
 
-FIRST_LOOK: Final = timedelta(seconds=5)
-LONGEST_WAIT_FOR_A_LOOK: Final = timedelta(minutes=5)
-REFUSED_AGAIN_AFTER: Final = timedelta(seconds=10)
-RUNS_KEPT: Final = 10
-
-NOTHING: Final = Decision()
+DEFINITION_GRACE: Final = timedelta(seconds=60)
+"""In which a definition may still arrive after a task that names it."""
 
 
 def decide(snapshot: Snapshot, now: datetime) -> Decision:
@@ -43,10 +35,10 @@ def decide(snapshot: Snapshot, now: datetime) -> Decision:
         return Decision(Look())
     if (pod := stray(snapshot)) is not None:
         # Only the API server knows which attempt is current: the cache may lag behind another's claim.
-        return Decision(Look()) if snapshot.live is None else Decision(StopPod(pod))
+        return Decision(Look()) if snapshot.live is None else Decision(DeletePod(pod))
     state = snapshot.task.status.state
     if state.is_terminal:
-        return acknowledge(snapshot)
+        return rest(snapshot, now)
     if state in ACTIVE_STATES:
         return follow(snapshot, now)
     return wait(snapshot, now)
@@ -67,33 +59,155 @@ def is_of_run(pod: Pod, status: Status) -> bool:
     """
     if status.state not in ACTIVE_STATES or pod.attempt != status.attempt:
         return False
-    recorded = recorded_run(status)
+    recorded = status.recorded_run
     return recorded is None or recorded.attempt != status.attempt or recorded.pod in {None, pod.name}
+
+
+# Resolved.
+
+
+def rest(snapshot: Snapshot, now: datetime) -> Decision:
+    """Resolved: only a rerun leads out, and the time to live ends it."""
+    task = snapshot.task
+    if task.deleting:
+        return say.NOTHING
+    if task.spec.rerun > task.status.observed_rerun:
+        return say.write(snapshot, run_again(task.status, now))
+    delete_at = clocks.delete_at(task)
+    if clocks.has_struck(delete_at, now):
+        return Decision(DeleteTask())
+    return say.acknowledge(snapshot, wake_at=delete_at)
+
+
+def run_again(status: Status, now: datetime) -> Status:
+    """As new, but for its identity and its history."""
+    return Status(
+        state=State.PENDING,
+        run=status.run + (status.recorded_run is not None),
+        attempt=status.attempt,
+        run_count=status.run_count,
+        submitted_at=status.submitted_at,
+        rerun_at=now,
+        runs=status.runs,
+    )
+
+
+# Waiting.
 
 
 def wait(snapshot: Snapshot, now: datetime) -> Decision:
     """Unclaimed: claim it when it may go."""
-    if snapshot.task.deleting:
-        return NOTHING
-    if any(pod.is_alive for pod in snapshot.pods):
-        return acknowledge(snapshot)  # one pod at a time: first goes the one that is being stopped
-    if snapshot.admitted:
-        return claim(snapshot, now)
-    return acknowledge(snapshot)
+    task, spec = snapshot.task, snapshot.task.spec
+    is_busy = any(pod.is_alive for pod in snapshot.pods)
+    not_before = clocks.not_before(task)
+    if task.deleting:
+        return say.NOTHING
+    if spec.cancel and not is_busy:
+        return say.write(snapshot, outcome.cancelled(task, verdict.NO_EVIDENCE, now))
+    if clocks.has_struck(clocks.deadline(task), now):
+        return say.write(snapshot, outcome.deadline_exceeded(task, verdict.NO_EVIDENCE, now))
+    if clocks.has_struck(clocks.good_until(task), now):
+        return say.write(snapshot, outcome.expired(task, verdict.NO_EVIDENCE, now))
+    if spec.suspend:
+        return stay(snapshot, now, State.UNSCHEDULED, Reason.SUSPENDED, "`suspend` is set")
+    if not_before is not None and now < not_before:
+        return delay(snapshot, now, not_before)
+    if is_busy:
+        earlier = "waiting until an earlier pod of this task has ended"  # one pod at a time
+        return stay(snapshot, now, State.PENDING, Reason.EARLIER_POD, earlier)
+    if spec.definition is not None and not snapshot.definition_found:
+        return await_definition(snapshot, now)
+    if snapshot.hold is not None:
+        return stay(snapshot, now, State.PENDING, snapshot.hold.reason, snapshot.hold.message)
+    if task.status.attempt > 0 and snapshot.live is None:
+        return Decision(Look())  # a second pod would be the worst that could happen: no cache is asked here
+    return claim(snapshot, now)
+
+
+def delay(snapshot: Snapshot, now: datetime, until: datetime) -> Decision:
+    """Not yet. Before a retry the status says already what it waits for, and why there is one."""
+    status = snapshot.task.status
+    if status.next_retry_at == until and status.state is State.DELAYED:
+        return say.acknowledge(snapshot, wake_at=_next_clock(snapshot, now))
+    if status.next_retry_at == until:
+        reason, message = Reason.RETRY_DELAY, f"the next run is not before {clocks.said(until)}"
+    else:
+        reason, message = Reason.NOT_BEFORE, f"not before {clocks.said(until)}"
+    return stay(snapshot, now, State.DELAYED, reason, message)
+
+
+def await_definition(snapshot: Snapshot, now: datetime) -> Decision:
+    """Its definition is not registered: it may arrive a moment later, but not much later."""
+    task, wanted = snapshot.task, snapshot.task.spec.definition
+    assert wanted is not None
+    said = f"no version `{wanted.version}` of a {wanted.kind} `{wanted.name}` is registered"
+    since = eligible_since(snapshot, now)
+    if now >= since + DEFINITION_GRACE:
+        error = Error(ErrorCode.DEFINITION_NOT_FOUND, said)
+        return say.write(snapshot, outcome.ended(task, State.DROPPED, error, verdict.NO_EVIDENCE, now))
+    by = since + DEFINITION_GRACE
+    return stay(snapshot, now, State.PENDING, Reason.DEFINITION_NOT_FOUND, said, by)
+
+
+def stay(
+    snapshot: Snapshot,
+    now: datetime,
+    state: State,
+    reason: Reason,
+    message: str,
+    until: datetime | None = None,
+) -> Decision:
+    """Wait in that state, for that reason; said once, not again and again."""
+    status = snapshot.task.status
+    is_eligible = state is State.PENDING
+    status = replace(
+        status,
+        state=state,
+        reason=reason,
+        message=text.cut(message),
+        enqueued_at=eligible_since(snapshot, now) if is_eligible else None,
+    )
+    wake_at = clocks.next_of(now, (until, _next_clock(snapshot, now)))
+    if status == snapshot.task.status:
+        return say.acknowledge(snapshot, wake_at)
+    return say.write(snapshot, status, wake_at)
+
+
+def eligible_since(snapshot: Snapshot, now: datetime) -> datetime:
+    """When it became this task's turn to wait for nothing but a slot."""
+    task, status = snapshot.task, snapshot.task.status
+    if status.enqueued_at is not None:
+        return status.enqueued_at
+    if status.state is State.UNSCHEDULED:
+        return now
+    return max(
+        each for each in (clocks.counted_from(task), clocks.not_before(task), None) if each is not None
+    )
 
 
 def claim(snapshot: Snapshot, now: datetime) -> Decision:
     """Reserve the task: from here on this attempt, and no other, may have a Job."""
+    status = snapshot.task.status
     status = replace(
-        snapshot.task.status,
+        status,
         state=State.CLAIMED,
         reason=None,
         message=None,
-        attempt=snapshot.task.status.attempt + 1,
+        attempt=status.attempt + 1,
+        enqueued_at=eligible_since(snapshot, now),
+        next_retry_at=None,
         claimed_at=now,
         claimed_by=snapshot.claimer,
     )
-    return write(snapshot, status)
+    return say.write(snapshot, status)
+
+
+def _next_clock(snapshot: Snapshot, now: datetime) -> datetime | None:
+    task = snapshot.task
+    return clocks.next_of(now, (clocks.not_before(task), clocks.good_until(task), clocks.deadline(task)))
+
+
+# Claimed or running.
 
 
 def follow(snapshot: Snapshot, now: datetime) -> Decision:
@@ -101,31 +215,49 @@ def follow(snapshot: Snapshot, now: datetime) -> Decision:
     task = snapshot.task
     pods = [pod for pod in snapshot.pods if is_of_run(pod, task.status)]
     alive = [pod for pod in pods if pod.is_alive]
-    if alive:
-        return begin(snapshot, min(alive, key=_age))
     over = [pod for pod in pods if pod.is_over]
+    if alive:
+        return attend(snapshot, min(alive, key=_age), now)
     if over:
-        ending = verdict.of_pod(max(over, key=_age), task.main_container)
+        ending = verdict.of_pod(max(over, key=_age), task)
         assert ending is not None
         return resolve(snapshot, ending, now)
-    if task.status.state is State.CLAIMED and not pods:
-        return launch(snapshot, now)
     if any(pod.is_alive for pod in snapshot.pods):
-        return acknowledge(snapshot)  # a stray is being stopped: nothing is over while it lives
+        return say.acknowledge(snapshot)  # a stray is being stopped: nothing is over while it lives
+    if task.status.state is State.CLAIMED and not pods and task.status.stop is None:
+        step = launch.of_claim(snapshot, now)
+        return step if step is not None else close(snapshot, None, now)
     # There was a pod and none is known. Only a live look may say so: a quiet cache proves nothing.
     if snapshot.live is None:
         return Decision(Look())
-    return resolve(snapshot, verdict.without_pod(snapshot.live.job), now)
+    return close(snapshot, max(pods, key=_age, default=None), now)
 
 
-def begin(snapshot: Snapshot, pod: Pod) -> Decision:
-    """The run has a pod: say so when the user's code starts, otherwise let it be."""
-    task = snapshot.task
-    started_at = verdict.main_started_at(pod, task.main_container)
-    if task.status.state is State.RUNNING:
-        return acknowledge(snapshot)
+def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
+    """The run has a pod that lives: stop it if it must be, say so when the user's code starts, or let it be."""
+    task, status = snapshot.task, snapshot.task.status
+    if status.stop is not None:
+        if clocks.has_struck(stopping.given_up_at(task), now):
+            ending = verdict.Stopped(verdict.of_living(pod, task), status.stop.reason)
+            return resolve(snapshot, ending, now)
+        return say.noted(snapshot, stopping.of_pod(snapshot, pod, now))
+    if (why := stopping.why(task, pod, now)) is not None:
+        return say.write(snapshot, stopping.requested(status, *why, now))
+    lost_at = unreachable_until(snapshot, pod)
+    if clocks.has_struck(lost_at, now):
+        return Decision(Look()) if snapshot.live is None else Decision(DeletePod(pod, force=True))
+    wake_at = clocks.next_of(now, (*stopping.strikes(task, pod), lost_at))
+    started_at = verdict.main_started_at(pod, task.spec.main_container)
+    if status.state is State.RUNNING:
+        return say.acknowledge(snapshot, wake_at)
     if started_at is None:
-        return await_start(snapshot, pod)
+        return await_start(snapshot, pod, wake_at)
+    return begin(snapshot, pod, started_at)
+
+
+def begin(snapshot: Snapshot, pod: Pod, started_at: datetime) -> Decision:
+    """The user's code runs: from here on there is a run on record."""
+    task = snapshot.task
     run = Run(
         number=task.status.run,
         attempt=task.status.attempt,
@@ -135,180 +267,45 @@ def begin(snapshot: Snapshot, pod: Pod) -> Decision:
         node=pod.node,
         started_at=started_at,
     )
-    status = replace(
-        with_run(task.status, run),
-        state=State.RUNNING,
-        reason=None,
-        message=None,
-        started_at=task.status.started_at or started_at,
-    )
-    return write(snapshot, status)
+    status = outcome.with_start(outcome.with_run(task.status, run), run)
+    return say.write(snapshot, replace(status, state=State.RUNNING, reason=None, message=None))
 
 
-def await_start(snapshot: Snapshot, pod: Pod) -> Decision:
+def await_start(snapshot: Snapshot, pod: Pod, wake_at: datetime | None) -> Decision:
     """The pod is there and the user's code does not run yet: pass on what the cluster complains of."""
     hindrance = pod.hindrance
     if hindrance is None:
-        return explain(snapshot, None, None)
+        return say.explain(snapshot, None, None, wake_at)
     if hindrance.reason is Reason.IMAGE_PULL and snapshot.task.status.reason == Reason.IMAGE_PULL:
-        return acknowledge(
-            snapshot
-        )  # the kubelet alternates between the error and "back-off": the first said more
-    return explain(snapshot, hindrance.reason, hindrance.message)
+        # The kubelet alternates between the error and "back-off": the first said more.
+        return say.acknowledge(snapshot, wake_at)
+    return say.explain(snapshot, hindrance.reason, hindrance.message, wake_at)
 
 
-def launch(snapshot: Snapshot, now: datetime) -> Decision:
-    """Claimed, and no pod was ever seen: see to it that there is a Job, then that it comes to something."""
-    task, job, live = snapshot.task, snapshot.job, snapshot.live
-    if job is None:
-        return create_job(snapshot, now)
-    due = next_look(task.status.claimed_at or now, snapshot.looked_at)
-    if live is None:
-        if not job.belongs_to(task) and task.status.reason != Reason.JOB_NAME_TAKEN:
-            return name_taken(snapshot)
-        if job.is_over or now >= due:
-            return Decision(Look())
-        return acknowledge(snapshot, wake_at=due)
-    if live.job is None and not job.belongs_to(task):
-        return create_job(snapshot, now)
-    if live.job is None or (live.job.belongs_to(task) and live.job.is_over):
-        return resolve(snapshot, verdict.without_pod(live.job), now)
-    if not live.job.belongs_to(task):
-        return acknowledge(snapshot, wake_at=due)
-    message = f"the Job `{live.job.name}` has made no pod so far; `kubectl describe job` shows its events"
-    return explain(snapshot, Reason.NO_POD, message, wake_at=due)
+def unreachable_until(snapshot: Snapshot, pod: Pod) -> datetime | None:
+    """When a pod that its kubelet does not end counts as lost, for whoever takes that risk."""
+    timeout = snapshot.task.spec.unreachable_timeout
+    if timeout is None or pod.deleted_at is None or pod.disruption != "DeletionByTaintManager":
+        return None
+    return pod.deleted_at + timeout
 
 
-def create_job(snapshot: Snapshot, now: datetime) -> Decision:
-    """Create the Job, unless the API server has just refused it."""
-    refusal = snapshot.refusal
-    if snapshot.task.deleting:
-        return NOTHING
-    if refusal is None:
-        return Decision(CreateJob())
-    if refusal.malformed:
-        return reject(snapshot, refusal, now)
-    again_at = refusal.at + REFUSED_AGAIN_AFTER
-    if now >= again_at:
-        return Decision(CreateJob())
-    return explain(snapshot, Reason.JOB_REFUSED, refusal.message, wake_at=again_at)
-
-
-def name_taken(snapshot: Snapshot) -> Decision:
-    """A Job of the right name is not ours; with a hash of the uid in its name that is no accident."""
-    name = manifest.job_name(snapshot.task)
-    message = f"a Job `{name}` exists that is not this task's; waiting until it is gone"
-    return explain(snapshot, Reason.JOB_NAME_TAKEN, message)
-
-
-def reject(snapshot: Snapshot, refusal: Refusal, now: datetime) -> Decision:
-    """The API server will never take this Job: no run, no retry."""
-    status = replace(
-        snapshot.task.status,
-        state=State.EXCEPTION,
-        reason=ErrorCode.MALFORMED_PAYLOAD,
-        message=refusal.message,
-        completed_at=now,
-        error=Error(ErrorCode.MALFORMED_PAYLOAD, refusal.message),
-    )
-    return write(snapshot, status)
+def close(snapshot: Snapshot, last_seen: Pod | None, now: datetime) -> Decision:
+    """No pod is left, for certain. What is left of the Job goes first: it could make another."""
+    assert snapshot.live is not None
+    task, job = snapshot.task, snapshot.live.job
+    if task.status.stop is not None:
+        if (step := stopping.of_job(snapshot, now)) is not None:
+            return say.noted(snapshot, step)
+    elif job is not None and job.belongs_to(task) and not job.is_over:
+        return Decision(DeleteJob(job))
+    own = job if job is not None and job.belongs_to(task) else None
+    return resolve(snapshot, verdict.without_pod(task, own, last_seen), now)
 
 
 def resolve(snapshot: Snapshot, ending: verdict.Ending, now: datetime) -> Decision:
-    """The run is over, and with it the task."""
-    match ending:
-        case verdict.Succeeded(result_unknown=False):
-            outcome = replace(snapshot.task.status, state=State.COMPLETED, reason=None, message=None)
-        case verdict.Succeeded():
-            outcome = replace(
-                snapshot.task.status,
-                state=State.COMPLETED,
-                reason=Reason.RESULT_UNKNOWN,
-                message="the Job completed, but its pod was gone before its result could be read",
-            )
-        case verdict.Failed(error=error):
-            outcome = with_error(snapshot.task.status, State.FAILED, error)
-        case verdict.Lost(message=message):
-            outcome = with_error(snapshot.task.status, State.EXCEPTION, Error(ErrorCode.WORKER_LOST, message))
-        case _:
-            assert_never(ending)
-    run = ended_run(snapshot, outcome, ending.evidence)
-    status = replace(
-        with_run(outcome, run),
-        started_at=outcome.started_at or run.started_at,
-        completed_at=now,
-        failed_at=now if outcome.state is State.FAILED else None,
-    )
-    return write(snapshot, status)
-
-
-def ended_run(snapshot: Snapshot, outcome: Status, evidence: verdict.Evidence) -> Run:
-    """The record of the run that ended, with what was known of it before: a lost pod tells nothing more."""
-    known = recorded_run(outcome)
-    return Run(
-        number=outcome.run,
-        attempt=outcome.attempt,
-        state=outcome.state,
-        reason=outcome.reason,
-        job=manifest.job_name(snapshot.task),
-        pod=evidence.pod or (known.pod if known else None),
-        node=evidence.node or (known.node if known else None),
-        started_at=evidence.started_at or (known.started_at if known else None),
-        finished_at=evidence.finished_at,
-        exit_code=evidence.exit_code,
-        signal=evidence.signal,
-        message=outcome.message,
-    )
-
-
-def recorded_run(status: Status) -> Run | None:
-    """The current run's entry in the history: there once its container has started."""
-    return next((run for run in status.runs if run.number == status.run), None)
-
-
-def with_error(status: Status, state: State, error: Error) -> Status:
-    """An unsuccessful end, whose reason and message are those of its error."""
-    return replace(status, state=state, reason=error.code, message=error.message, error=error)
-
-
-def with_run(status: Status, run: Run) -> Status:
-    """The history with this run in it: in its place if it is there already, else as the last."""
-    others = tuple(each for each in status.runs if each.number != run.number)
-    is_new = len(others) == len(status.runs)
-    return replace(status, runs=(*others, run)[-RUNS_KEPT:], run_count=status.run_count + is_new)
-
-
-def acknowledge(snapshot: Snapshot, wake_at: datetime | None = None) -> Decision:
-    """Nothing to do, but an edit of the spec is noted: `kubectl wait` ignores a status that lags behind."""
-    if snapshot.task.status.observed_generation != snapshot.task.generation:
-        return write(snapshot, snapshot.task.status, wake_at)
-    return Decision(wake_at=wake_at)
-
-
-def explain(
-    snapshot: Snapshot, reason: Reason | None, message: str | None, wake_at: datetime | None = None
-) -> Decision:
-    """Say in the status what the task waits for, or that it is nothing any more; once, not again and again."""
-    status = snapshot.task.status
-    message = (
-        None if message is None else manifest.cut(message)
-    )  # as it comes back, or it would differ for ever
-    if (status.reason, status.message) == (reason, message):
-        return acknowledge(snapshot, wake_at)
-    return write(snapshot, replace(status, reason=reason, message=message), wake_at)
-
-
-def write(snapshot: Snapshot, status: Status, wake_at: datetime | None = None) -> Decision:
-    """This status, said to be derived from the spec of now."""
-    status = replace(status, observed_generation=snapshot.task.generation)
-    return Decision(WriteStatus(status), wake_at)
-
-
-def next_look(since: datetime, looked_at: datetime | None) -> datetime:
-    """When to look at a Job whose pod does not appear: after 5 s, then whenever the wait has doubled."""
-    if looked_at is None or looked_at < since + FIRST_LOOK:
-        return since + FIRST_LOOK
-    return looked_at + min(looked_at - since, LONGEST_WAIT_FOR_A_LOOK)
+    """The run is over: the task has its verdict, or another run."""
+    return say.write(snapshot, outcome.of(snapshot.task, ending, now))
 
 
 def _age(pod: Pod) -> tuple[datetime, str]:

@@ -1,14 +1,19 @@
-"""What is written to the cluster: names, labels, the Job of a run, the patch of a status.
+"""What is written to the cluster for a run: names, labels, the Job.
 
 One function or constant for each identifier; nobody else spells one out.
 """
 
 import hashlib
+import json
+import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from taskyard.core.model import Run, State, Status, Task
+from taskyard.core import clocks
+from taskyard.core.model import Task, Value
+from taskyard.core.words import INPUT_LIMIT
 
 GROUP: Final = "taskyard.dev"
 VERSION: Final = "v1alpha1"
@@ -32,7 +37,19 @@ NAME_LIMIT: Final = 57
 """Of a Job's name: with the six characters that its pod's name adds it still fits a label and a host name."""
 
 LABEL_LIMIT: Final = 63
-MESSAGE_LIMIT: Final = 4096
+
+DEFAULT_RESULT_PATH: Final = "/dev/termination-log"
+
+FAILSAFE_SLACK: Final = timedelta(seconds=60)
+"""What an operator that is there needs to be faster than the kubelet by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """What only a launch needs of a Task: its template and its input."""
+
+    template: Mapping[str, Any]
+    input: Value | None
 
 
 class Malformed(ValueError):  # noqa: N818 - errors are named for what the caller does
@@ -61,17 +78,35 @@ def labels(task: Task) -> dict[str, str]:
     }
 
 
-def environment(task: Task) -> dict[str, str]:
+def environment(task: Task, input_json: str | None, result_path: str) -> dict[str, str]:
     """What the main container is told about itself."""
-    return {
+    deadline = clocks.deadline(task)
+    told = {
         "TASKYARD_TASK": task.name,
         "TASKYARD_NAMESPACE": task.namespace,
         "TASKYARD_UID": task.uid,
         "TASKYARD_RUN": str(task.status.run),
+        "TASKYARD_RETRY": str(task.status.retry_count),
+        "TASKYARD_RESULT_PATH": result_path,
+        "TASKYARD_INPUT": input_json,
+        "TASKYARD_DEADLINE": clocks.said(deadline) if deadline is not None else None,
     }
+    # The kubelet expands $(…) and $$ in values: doubled, every `$` arrives as it was written.
+    return {key: value.replace("$", "$$") for key, value in told.items() if value is not None}
 
 
-def job(task: Task, template: Mapping[str, Any]) -> dict[str, Any]:
+def input_json(value: Value | None) -> str | None:
+    """`spec.input` as the task gets it: JSON in one line, and not more than a variable takes."""
+    if value is None:
+        return None
+    written = json.dumps(value.json, ensure_ascii=False, separators=(",", ":"))
+    size = len(written.encode())
+    if size > INPUT_LIMIT:
+        raise Malformed(f"`input` must have at most {INPUT_LIMIT} bytes as JSON; it has {size}")
+    return written
+
+
+def job(task: Task, payload: Payload, now: datetime) -> dict[str, Any]:
     """The Job of the task's current attempt: one pod, once."""
     return {
         "apiVersion": "batch/v1",
@@ -96,147 +131,65 @@ def job(task: Task, template: Mapping[str, Any]) -> dict[str, Any]:
             "backoffLimit": 0,
             "podReplacementPolicy": "Failed",
             "ttlSecondsAfterFinished": JOB_TTL_SECONDS,
-            "template": pod_template(task, template),
+            "template": pod_template(task, payload, now),
         },
     }
 
 
-def pod_template(task: Task, template: Mapping[str, Any]) -> dict[str, Any]:
+def pod_template(task: Task, payload: Payload, now: datetime) -> dict[str, Any]:
     """The user's template, with what a run needs and no more rights than were asked for."""
-    template = {"metadata": {}, **template}
+    template = {"metadata": {}, **payload.template}
     metadata = {"labels": {}, "annotations": {}, **template["metadata"]}
     spec = {"terminationGracePeriodSeconds": GRACE_SECONDS, **template["spec"], "restartPolicy": "Never"}
     if "serviceAccountName" not in spec:
         spec = {"automountServiceAccountToken": False, **spec}
-    if task.main_container not in {container["name"] for container in spec["containers"]}:
-        raise Malformed(f"`mainContainer` must name a container of `template`, not {task.main_container!r}")
+    if (limit := failsafe(task, now)) is not None:
+        own = {"activeDeadlineSeconds": limit, **spec}["activeDeadlineSeconds"]
+        spec = {**spec, "activeDeadlineSeconds": min(limit, own)}
+    main = task.spec.main_container
+    if main not in {container["name"] for container in spec["containers"]}:
+        raise Malformed(f"`mainContainer` must name a container of `template`, not {main!r}")
+    told = input_json(payload.input)
     return {
         "metadata": {
             "labels": metadata["labels"] | labels(task),
-            "annotations": {ANNOTATION_MAIN_CONTAINER: task.main_container, **metadata["annotations"]},
+            "annotations": {ANNOTATION_MAIN_CONTAINER: main, **metadata["annotations"]},
         },
         "spec": spec
         | {
             "containers": [
-                _with_environment(container, environment(task))
-                if container["name"] == task.main_container
-                else container
+                _main_container(task, container, told) if container["name"] == main else container
                 for container in spec["containers"]
             ]
         },
     }
 
 
-def _with_environment(container: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+def failsafe(task: Task, now: datetime) -> int | None:
+    """Seconds after which the kubelet ends the pod by itself, for when no operator is there to do so.
+
+    They count from the kubelet's first sight of the pod, so there is slack for what precedes the start.
+    """
+    spec, deadline = task.spec, clocks.deadline(task)
+    limits = []
+    if spec.timeout is not None:
+        limits.append(spec.start_timeout + spec.timeout + FAILSAFE_SLACK)
+    if deadline is not None:
+        limits.append(max(deadline - now, timedelta(0)) + FAILSAFE_SLACK)
+    return math.ceil(min(limits).total_seconds()) if limits else None
+
+
+def _main_container(task: Task, container: Mapping[str, Any], told: str | None) -> dict[str, Any]:
+    """The container that counts: told who it is, and heard at its end."""
+    defaults = {
+        "terminationMessagePath": DEFAULT_RESULT_PATH,
+        # Without words of its own, the end of its log is what it leaves.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "env": [],
+    }
+    container = {**defaults, **container}
+    variables = environment(task, told, container["terminationMessagePath"])
     # Ours come first, so that the user's own may refer to them as $(TASKYARD_RUN); a user's of the same name
     # would win by its place and is left out.
-    theirs = [each for each in {"env": [], **container}["env"] if each["name"] not in variables]
+    theirs = [each for each in container["env"] if each["name"] not in variables]
     return {**container, "env": [{"name": key, "value": value} for key, value in variables.items()] + theirs}
-
-
-def status_patch(task: Task, status: Status, now: datetime) -> dict[str, Any]:
-    """The merge patch that makes the task's status this one, and fails if the task has changed meanwhile."""
-    unwritten = task.status.observed_generation == 0
-    before = {} if unwritten else _status(task.status)
-    after = _status(status)
-    changed = {key: value for key, value in after.items() if key not in before or before[key] != value}
-    removed = {key: None for key in before if key not in after}
-    return {
-        "metadata": {"resourceVersion": str(task.resource_version)},
-        "status": changed | removed | {"updatedAt": timestamp(now)},
-    }
-
-
-def timestamp(moment: datetime) -> str:
-    """As Kubernetes writes times: RFC 3339, UTC, whole seconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _status(status: Status) -> dict[str, Any]:
-    return _present(
-        {
-            "state": str(status.state),
-            "phase": str(status.state.phase),
-            "reason": status.reason,
-            "message": status.message,
-            "conditions": _conditions(status),
-            "observedGeneration": status.observed_generation,
-            "run": status.run,
-            "attempt": status.attempt,
-            "runCount": status.run_count,
-            "submittedAt": status.submitted_at,
-            "claimedAt": status.claimed_at,
-            "claimedBy": status.claimed_by,
-            "startedAt": status.started_at,
-            "completedAt": status.completed_at,
-            "failedAt": status.failed_at,
-            "result": {"error": {"code": status.error.code, "message": cut(status.error.message)}}
-            if status.error
-            else None,
-            "runs": [_run(run) for run in status.runs] or None,
-        }
-    )
-
-
-def _run(run: Run) -> dict[str, Any]:
-    return _present(
-        {
-            "number": run.number,
-            "attempt": run.attempt,
-            "state": str(run.state),
-            "reason": run.reason,
-            "job": run.job,
-            "pod": run.pod,
-            "node": run.node,
-            "startedAt": run.started_at,
-            "finishedAt": run.finished_at,
-            "exitCode": run.exit_code,
-            "signal": run.signal,
-            "message": run.message,
-        }
-    )
-
-
-def _conditions(status: Status) -> list[dict[str, Any]]:
-    """Both conditions follow from the rest, so they never disagree with it.
-
-    They carry no observedGeneration of their own: `kubectl wait` would ignore them after any later edit, and
-    does look at the one of the status, which `decide` keeps up.
-    """
-    if not status.state.is_terminal:
-        waiting = {"reason": "NotFinished", "message": "", "lastTransitionTime": status.submitted_at}
-        return [
-            _present({"type": "Succeeded", "status": "Unknown"} | waiting),
-            _present({"type": "Finished", "status": "False"} | waiting),
-        ]
-    over = {"message": status.message or "", "lastTransitionTime": status.completed_at}
-    succeeded, reason = str(status.state is State.COMPLETED), status.reason or str(status.state)
-    return [
-        _present({"type": "Succeeded", "status": succeeded, "reason": reason} | over),
-        _present({"type": "Finished", "status": "True", "reason": str(status.state)} | over),
-    ]
-
-
-def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _plain(value) for key, value in fields.items() if value is not None}
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case datetime():
-            return timestamp(value)
-        case str():
-            return cut(value)
-        case _:
-            return value
-
-
-def cut(text: str) -> str:
-    """As much of a message as the status takes, without what would upset a terminal. Doing it twice changes nothing."""
-    text = text.translate(_CONTROLS)
-    return text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 1] + "…"
-
-
-_CONTROLS: Final = {
-    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
-}

@@ -1,95 +1,123 @@
-"""The words of Taskyard: the one list of states, and the records that everything else passes around.
+"""The records that everything else passes around: frozen, slotted, and changed by copy only.
 
-Records are frozen and slotted: the cache holds one for every Task in the cluster, and nobody changes one in
-place.
+The cache holds one `Task` for every Task in the cluster, so what a resolved one no longer needs is left out;
+see `parse.task`.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any
 
-
-class State(StrEnum):
-    """Where a Task is in its life. The only list of states; the CRD takes its enum from here."""
-
-    UNSCHEDULED = "Unscheduled"
-    DELAYED = "Delayed"
-    PENDING = "Pending"
-    CLAIMED = "Claimed"
-    RUNNING = "Running"
-    COMPLETED = "Completed"
-    FAILED = "Failed"
-    EXCEPTION = "Exception"
-    CANCELLED = "Cancelled"
-    EXPIRED = "Expired"
-    STALLED = "Stalled"
-    DROPPED = "Dropped"
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether the Task is resolved: only a rerun leads out of such a state."""
-        return self in TERMINAL_STATES
-
-    @property
-    def phase(self) -> "Phase":
-        """The coarse view of this state, for field selectors."""
-        if self.is_terminal:
-            return Phase.FINISHED
-        return Phase.ACTIVE if self in ACTIVE_STATES else Phase.WAITING
-
-
-class Phase(StrEnum):
-    """Every state in three words."""
-
-    WAITING = "Waiting"
-    ACTIVE = "Active"
-    FINISHED = "Finished"
-
-
-ACTIVE_STATES: Final = frozenset({State.CLAIMED, State.RUNNING})
-TERMINAL_STATES: Final = frozenset(
-    {
-        State.COMPLETED,
-        State.FAILED,
-        State.EXCEPTION,
-        State.CANCELLED,
-        State.EXPIRED,
-        State.STALLED,
-        State.DROPPED,
-    }
+from taskyard.core.words import (
+    Backoff,
+    DeadLetterPolicy,
+    Flaw,
+    OnShutdown,
+    PodPhase,
+    Reason,
+    State,
+    StopReason,
 )
 
 
-class Reason(StrEnum):
-    """Why a Task is in its state, in one word. The reason of a failure is its error code."""
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """`retry.expected`: which of the task's own failures are worth another run."""
 
-    RESULT_UNKNOWN = "ResultUnknown"
-    JOB_REFUSED = "JobRefused"
-    JOB_NAME_TAKEN = "JobNameTaken"
-    NO_POD = "NoPod"
-    UNSCHEDULABLE = "Unschedulable"
-    IMAGE_PULL = "ImagePull"
-    CONTAINER_WAITING = "ContainerWaiting"
+    exit_codes: frozenset[int]
+    errors: frozenset[str]
 
 
-class ErrorCode(StrEnum):
-    """What went wrong, for programs; published, and closed but for what a task reports itself."""
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """`spec.retry`. `expected` absent: every failure is."""
 
-    EXIT_CODE = "ExitCode"
-    SIGNAL = "Signal"
-    OOM_KILLED = "OOMKilled"
-    TIMEOUT = "Timeout"
-    WORKER_LOST = "WorkerLost"
-    MALFORMED_PAYLOAD = "MalformedPayload"
+    limit: int
+    backoff: Backoff
+    delay: timedelta | None
+    max_delay: timedelta
+    intervals: tuple[timedelta, ...]
+    expected: Expected | None
+    infrastructure_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """`spec.definitionRef`."""
+
+    kind: str
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """`Task.spec`, less the template and the input, which only a launch needs.
+
+    Defaults are the API server's business: whatever has one in the CRD is always there.
+    """
+
+    main_container: str
+    grace: timedelta
+    """Between SIGTERM and SIGKILL."""
+    definition: Definition | None
+    queue: str
+    priority: int
+    run_at: datetime | None
+    start_delay: timedelta | None
+    good_until: datetime | None
+    good_for: timedelta | None
+    deadline: datetime | None
+    deadline_after: timedelta | None
+    schedule_timeout: timedelta
+    start_timeout: timedelta
+    start_limit: int
+    timeout: timedelta | None
+    retry: Retry
+    unreachable_timeout: timedelta | None
+    suspend: bool
+    cancel: bool
+    rerun: int
+    on_shutdown: OnShutdown
+    dead_letter: DeadLetterPolicy
+    ttl: timedelta
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """What went wrong: one word for programs, one sentence for people."""
+    """What went wrong: one word for programs, one sentence for people.
+
+    `is_reported`: the task said so itself, so its code is user data.
+    """
 
     code: str
     message: str
+    traceback: str | None = None
+    is_reported: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A JSON value, in a box, because `null` is one too."""
+
+    json: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`status.result`: what the task left behind."""
+
+    ok: Value | None = None
+    error: Error | None = None
+    flaws: tuple[Flaw, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """`status.stop`: this run is to end, for that reason."""
+
+    reason: StopReason
+    requested_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +128,8 @@ class Run:
     attempt: int
     state: State
     reason: str | None = None
+    error_code: str | None = None
+    """What the task called its error itself; else the reason is the code."""
     job: str | None = None
     pod: str | None = None
     node: str | None = None
@@ -121,45 +151,45 @@ class Status:
     reason: str | None = None
     message: str | None = None
     observed_generation: int = 0
+    observed_rerun: int = 0
     run: int = 0
     attempt: int = 0
     run_count: int = 0
+    retry_count: int = 0
+    loss_count: int = 0
+    start_failures: int = 0
     submitted_at: datetime | None = None
+    rerun_at: datetime | None = None
+    enqueued_at: datetime | None = None
     claimed_at: datetime | None = None
     claimed_by: str | None = None
     started_at: datetime | None = None
+    retried_at: datetime | None = None
     completed_at: datetime | None = None
     failed_at: datetime | None = None
-    error: Error | None = None
+    next_retry_at: datetime | None = None
+    stop: Stop | None = None
+    result: Result | None = None
     runs: tuple[Run, ...] = ()
+
+    @property
+    def recorded_run(self) -> Run | None:
+        """The current run's entry in the history: there once its container has started."""
+        return next((run for run in self.runs if run.number == self.run), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What the operator remembers of a Task: not its template, which only a launch needs.
-
-    Of a resolved Task the status is cut down to what can still matter; see `parse.task`.
-    """
+    """What the operator remembers of a Task."""
 
     namespace: str
     name: str
     uid: str
     resource_version: int
     generation: int
-    created_at: datetime
     deleting: bool
-    main_container: str
+    spec: Spec
     status: Status
-
-
-class PodPhase(StrEnum):
-    """The phases of a pod, as Kubernetes has them."""
-
-    PENDING = "Pending"
-    RUNNING = "Running"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
-    UNKNOWN = "Unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +213,21 @@ class Container:
     name: str
     started_at: datetime | None = None
     exit: Exit | None = None
+    memory_limit: str | None = None
+    """Told of one that ran out of memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hindrance:
-    """What keeps a pod from starting, in the cluster's own words."""
+    """What keeps a task or its pod from starting, in the cluster's own words.
+
+    `is_final`: it will not pass by itself. `is_capacity`: it will, when others make room.
+    """
 
     reason: Reason
     message: str
+    is_final: bool = False
+    is_capacity: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +243,12 @@ class Pod:
     created_at: datetime
     phase: PodPhase
     deleting: bool = False
+    deleted_at: datetime | None = None
+    """The end of its grace period; a pod that outlives it by far has lost its kubelet."""
     gone: bool = False
     node: str | None = None
+    scheduled_at: datetime | None = None
+    active_deadline: int | None = None
     reason: str | None = None
     message: str | None = None
     disruption: str | None = None
@@ -225,6 +266,14 @@ class Pod:
         """Whether it may still run something, as far as anybody told us."""
         return not (self.is_over or self.gone)
 
+    @property
+    def has_started(self) -> bool:
+        """Whether any code of the user's ran in it, init containers included."""
+        return any(each.started_at is not None for each in (*self.containers, *self.init_containers))
+
+    def container(self, name: str) -> Container | None:
+        return next((each for each in self.containers if each.name == name), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -237,11 +286,15 @@ class Job:
     deleting: bool = False
     succeeded: bool = False
     failed: bool = False
+    suspend: bool = False
+    """What was asked of it."""
+    is_suspended: bool = False
+    """What it says: no pod of it is at work, and none is on its way out."""
 
     @property
     def is_over(self) -> bool:
         """Whether it will make no more pods."""
-        return self.succeeded or self.failed
+        return self.succeeded or self.failed or self.deleting
 
     def belongs_to(self, task: Task) -> bool:
         """Whether this Job is the current attempt of the task, and not somebody else's that took the name."""
@@ -273,7 +326,9 @@ class Snapshot:
 
     task: Task
     claimer: str
-    admitted: bool
+    hold: Hindrance | None = None
+    """What keeps an eligible task from being claimed; None: it is admitted."""
+    definition_found: bool = False
     pods: tuple[Pod, ...] = ()
     job: Job | None = None
     refusal: Refusal | None = None
@@ -295,10 +350,37 @@ class CreateJob:
 
 
 @dataclass(frozen=True, slots=True)
-class StopPod:
-    """Delete a pod that has no right to run."""
+class SuspendJob:
+    """Let a Job make no more pods, and take back the one that has no node."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Remove a Job whose pods are over or gone, so that it makes no more."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class EndPod:
+    """Have the kubelet end a pod and keep what it leaves: SIGTERM, then SIGKILL after its grace period."""
 
     pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete a pod that has no right to run; `force`: also if its node does not answer."""
+
+    pod: Pod
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTask:
+    """Delete a Task whose time to live is over, if it is still the one that was decided upon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +388,7 @@ class Look:
     """Read the Task, its pods and its Job from the API server, then decide again. Not a write."""
 
 
-Action = WriteStatus | CreateJob | StopPod | Look
+Action = WriteStatus | CreateJob | SuspendJob | DeleteJob | EndPod | DeletePod | DeleteTask | Look
 
 
 @dataclass(frozen=True, slots=True)

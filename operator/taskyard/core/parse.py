@@ -1,24 +1,40 @@
 """From the API server's JSON to records: the only place that knows what may be absent."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import lru_cache
 from sys import intern
-from typing import Any
+from typing import Any, Final
 
 from taskyard.core import manifest
 from taskyard.core.model import (
     Container,
+    Definition,
     Error,
     Exit,
+    Expected,
     Hindrance,
     Job,
     Pod,
+    Result,
+    Retry,
+    Run,
+    Spec,
+    Status,
+    Stop,
+    Task,
+    Value,
+)
+from taskyard.core.words import (
+    Backoff,
+    DeadLetterPolicy,
+    Flaw,
+    OnShutdown,
     PodPhase,
     Reason,
-    Run,
     State,
-    Status,
-    Task,
+    StopReason,
 )
 
 Json = Mapping[str, Any]
@@ -34,26 +50,92 @@ def uid(obj: Json) -> str:
 
 
 def task(obj: Json) -> Task:
-    """A Task, less its template; of a resolved one only what can still matter, because there are so many."""
-    metadata, spec, recorded = obj["metadata"], obj.get("spec", {}), obj.get("status", {})
-    created_at = _time(metadata["creationTimestamp"])
-    status = _status(recorded, created_at)
+    """A Task, less what only a launch needs; of a resolved one only what can still matter: there are so many."""
+    metadata, recorded = obj["metadata"], obj.get("status", {})
+    spec, status = _spec(obj["spec"]), _status(recorded, _time(metadata["creationTimestamp"]))
+    is_at_rest = status.state.is_terminal and spec.rerun <= status.observed_rerun
     return Task(
         namespace=intern(metadata["namespace"]),
         name=metadata["name"],
         uid=metadata["uid"],
         resource_version=version(obj),
         generation=metadata.get("generation", 0),
-        created_at=created_at,
         deleting="deletionTimestamp" in metadata,
-        main_container=intern(_main_container(spec)),
-        status=_resolved(status) if status.state.is_terminal else status,
+        spec=_shared(_resolved_spec(spec) if is_at_rest else spec),
+        status=_resolved(status) if is_at_rest else status,
     )
 
 
-def template(obj: Json) -> Json:
-    """The pod template of a Task, for its launch."""
-    return dict(obj["spec"]["template"])
+def payload(obj: Json) -> manifest.Payload:
+    """What only a launch needs of a Task."""
+    spec = obj["spec"]
+    return manifest.Payload(spec["template"], Value(spec["input"]) if "input" in spec else None)
+
+
+@lru_cache(maxsize=4096)
+def _shared(spec: Spec) -> Spec:
+    """One record for all Tasks that ask for the same."""
+    return spec
+
+
+def _spec(spec: Json) -> Spec:
+    """Whatever has a default in the CRD is there: the API server fills it in on every read."""
+    pod_spec = spec.get("template", {}).get("spec", {})
+    return Spec(
+        main_container=intern(_main_container(spec)),
+        grace=_grace(pod_spec),
+        definition=_definition(spec["definitionRef"]) if "definitionRef" in spec else None,
+        queue=intern(spec["queueName"]),
+        priority=spec["priority"],
+        run_at=_maybe_time(spec.get("runAt")),
+        start_delay=_maybe_seconds(spec.get("startDelaySeconds")),
+        good_until=_maybe_time(spec.get("goodUntil")),
+        good_for=_maybe_seconds(spec.get("goodForSeconds")),
+        deadline=_maybe_time(spec.get("deadline")),
+        deadline_after=_maybe_seconds(spec.get("deadlineSeconds")),
+        schedule_timeout=_seconds(spec["scheduleTimeoutSeconds"]),
+        start_timeout=_seconds(spec["startTimeoutSeconds"]),
+        start_limit=spec["startLimit"],
+        timeout=_maybe_seconds(spec.get("timeoutSeconds")),
+        retry=_retry(spec["retry"]),
+        unreachable_timeout=_maybe_seconds(spec.get("unreachableTimeoutSeconds")),
+        suspend=spec["suspend"],
+        cancel=spec["cancel"],
+        rerun=spec["rerun"],
+        on_shutdown=OnShutdown(spec["onShutdown"]),
+        dead_letter=DeadLetterPolicy(spec["deadLetterPolicy"]),
+        ttl=_seconds(spec["ttlSecondsAfterFinished"]),
+    )
+
+
+def _grace(pod_spec: Json) -> timedelta:
+    asked = pod_spec.get("terminationGracePeriodSeconds", manifest.GRACE_SECONDS)
+    return _seconds(min(max(asked, 0), _A_YEAR))  # a Job with any other number is refused
+
+
+def _retry(policy: Json) -> Retry:
+    return Retry(
+        limit=policy["limit"],
+        backoff=Backoff(policy["backoff"]),
+        delay=_maybe_seconds(policy.get("delaySeconds")),
+        max_delay=_seconds(policy["maxDelaySeconds"]),
+        intervals=tuple(_seconds(each) for each in policy.get("intervalsSeconds", [])),
+        expected=_expected(policy["expected"]) if "expected" in policy else None,
+        infrastructure_limit=policy["infrastructureLimit"],
+    )
+
+
+def _expected(failures: Json) -> Expected:
+    return Expected(frozenset(failures.get("exitCodes", [])), frozenset(failures.get("errors", [])))
+
+
+def _definition(ref: Json) -> Definition:
+    return Definition(ref["kind"], ref["name"], ref["version"])
+
+
+def _resolved_spec(spec: Spec) -> Spec:
+    """Clocks of a resolved Task do not strike; without them most of its kind are alike, and share one record."""
+    return replace(spec, run_at=None, good_until=None, deadline=None, cancel=False, suspend=False)
 
 
 def pod(obj: Json) -> Pod:
@@ -70,19 +152,22 @@ def pod(obj: Json) -> Pod:
         created_at=_time(metadata["creationTimestamp"]),
         phase=PodPhase(status.get("phase", PodPhase.PENDING)),
         deleting="deletionTimestamp" in metadata,
+        deleted_at=_maybe_time(metadata.get("deletionTimestamp")),
         node=spec.get("nodeName"),
+        scheduled_at=_scheduled_at(status),
+        active_deadline=spec.get("activeDeadlineSeconds"),
         reason=status.get("reason"),
         message=status.get("message"),
         disruption=_true_condition(status, "DisruptionTarget"),
         hindrance=_hindrance(status),
-        containers=_containers(status.get("containerStatuses")),
-        init_containers=_containers(status.get("initContainerStatuses")),
+        containers=_containers(status.get("containerStatuses"), spec.get("containers", [])),
+        init_containers=_containers(status.get("initContainerStatuses"), spec.get("initContainers", [])),
     )
 
 
 def job(obj: Json) -> Job:
     """A Job, whoever it belongs to."""
-    metadata, status = obj["metadata"], obj.get("status", {})
+    metadata, spec, status = obj["metadata"], obj.get("spec", {}), obj.get("status", {})
     owner: Json = next((each for each in metadata.get("ownerReferences", []) if each.get("controller")), {})
     attempt = metadata.get("labels", {}).get(manifest.LABEL_ATTEMPT)
     # The Job's controller counts a pod before it lets it go, and says Complete only later.
@@ -95,27 +180,53 @@ def job(obj: Json) -> Job:
         deleting="deletionTimestamp" in metadata,
         succeeded=bool(counted) or _true_condition(status, "Complete") is not None,
         failed=_true_condition(status, "Failed") is not None,
+        suspend=spec.get("suspend", False),
+        is_suspended=_true_condition(status, "Suspended") is not None
+        and not (status.get("active", 0) or status.get("terminating", 0)),
     )
 
 
 def _status(recorded: Json, created_at: datetime) -> Status:
-    error = recorded.get("result", {}).get("error")
     return Status(
         state=State(recorded.get("state", State.PENDING)),
         reason=recorded.get("reason"),
         message=recorded.get("message"),
         observed_generation=recorded.get("observedGeneration", 0),
+        observed_rerun=recorded.get("observedRerun", 0),
         run=recorded.get("run", 0),
         attempt=recorded.get("attempt", 0),
         run_count=recorded.get("runCount", 0),
+        retry_count=recorded.get("retryCount", 0),
+        loss_count=recorded.get("lossCount", 0),
+        start_failures=recorded.get("startFailures", 0),
         submitted_at=_maybe_time(recorded.get("submittedAt")) or created_at,
+        rerun_at=_maybe_time(recorded.get("rerunAt")),
+        enqueued_at=_maybe_time(recorded.get("enqueuedAt")),
         claimed_at=_maybe_time(recorded.get("claimedAt")),
         claimed_by=recorded.get("claimedBy"),
         started_at=_maybe_time(recorded.get("startedAt")),
+        retried_at=_maybe_time(recorded.get("retriedAt")),
         completed_at=_maybe_time(recorded.get("completedAt")),
         failed_at=_maybe_time(recorded.get("failedAt")),
-        error=Error(error.get("code", ""), error.get("message", "")) if error else None,
+        next_retry_at=_maybe_time(recorded.get("nextRetryAt")),
+        stop=_stop(recorded["stop"]) if "stop" in recorded else None,
+        result=_result(recorded["result"]) if "result" in recorded else None,
         runs=tuple(_run(each) for each in recorded.get("runs", [])),
+    )
+
+
+def _stop(recorded: Json) -> Stop:
+    return Stop(StopReason(recorded["reason"]), _time(recorded["requestedAt"]))
+
+
+def _result(recorded: Json) -> Result:
+    error = recorded.get("error")
+    return Result(
+        ok=Value(recorded["ok"]) if "ok" in recorded else None,
+        error=Error(error.get("code", ""), error.get("message", ""), error.get("traceback"))
+        if error
+        else None,
+        flaws=tuple(Flaw(each) for each in recorded.get("flaws", [])),
     )
 
 
@@ -123,6 +234,7 @@ def _resolved(status: Status) -> Status:
     return Status(
         state=status.state,
         observed_generation=status.observed_generation,
+        observed_rerun=status.observed_rerun,
         run=status.run,
         attempt=status.attempt,
         run_count=status.run_count,
@@ -136,6 +248,7 @@ def _run(recorded: Json) -> Run:
         attempt=recorded.get("attempt", 0),
         state=State(recorded.get("state", State.RUNNING)),
         reason=recorded.get("reason"),
+        error_code=recorded.get("errorCode"),
         job=recorded.get("job"),
         pod=recorded.get("pod"),
         node=recorded.get("node"),
@@ -153,11 +266,11 @@ def _main_container(spec: Json) -> str:
     return str(spec.get("mainContainer", first))
 
 
-def _containers(statuses: list[Json] | None) -> tuple[Container, ...]:
-    return tuple(_container(each) for each in statuses or [])
+def _containers(statuses: list[Json] | None, specs: list[Json]) -> tuple[Container, ...]:
+    return tuple(_container(each, specs) for each in statuses or [])
 
 
-def _container(status: Json) -> Container:
+def _container(status: Json, specs: list[Json]) -> Container:
     state = status.get("state", {})
     ended = state.get("terminated")
     return Container(
@@ -167,26 +280,49 @@ def _container(status: Json) -> Container:
             code=ended["exitCode"],
             reason=ended.get("reason"),
             message=ended.get("message"),
-            finished_at=_maybe_time(ended.get("finishedAt")),
+            finished_at=_start(ended.get("finishedAt")),
         )
         if ended
         else None,
+        memory_limit=_memory_limit(status["name"], specs)
+        if ended and ended.get("reason") == "OOMKilled"
+        else None,
     )
+
+
+def _memory_limit(name: str, specs: list[Json]) -> str | None:
+    found = next((each for each in specs if each["name"] == name), {})
+    limit = found.get("resources", {}).get("limits", {}).get("memory")
+    return str(limit) if limit is not None else None
+
+
+def _scheduled_at(status: Json) -> datetime | None:
+    for each in status.get("conditions", []):
+        if each["type"] == "PodScheduled" and each["status"] == "True":
+            return _maybe_time(each.get("lastTransitionTime"))
+    return None
 
 
 def _hindrance(status: Json) -> Hindrance | None:
     """Why a pod does not start, if the scheduler or the kubelet complains."""
     for each in status.get("conditions", []):
         if each["type"] == "PodScheduled" and each["status"] == "False":
-            return Hindrance(Reason.UNSCHEDULABLE, each.get("message") or each.get("reason", ""))
+            said = each.get("message") or each.get("reason", "")
+            lacks_room = any(word in said for word in LACK_OF_ROOM)
+            return Hindrance(Reason.UNSCHEDULABLE, said, is_capacity=lacks_room)
     for each in (*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])):
         waiting = each.get("state", {}).get("waiting", {})
         word = waiting.get("reason")
         if word in {None, "ContainerCreating", "PodInitializing"}:
             continue
         reason = Reason.IMAGE_PULL if "Image" in word else Reason.CONTAINER_WAITING
-        return Hindrance(reason, f"container `{each['name']}`: {word}: {waiting.get('message', '')}")
+        said = f"container `{each['name']}`: {word}: {waiting.get('message', '')}"
+        return Hindrance(reason, said, is_final=word == "InvalidImageName")
     return None
+
+
+LACK_OF_ROOM: Final = ("Insufficient ", "Too many pods")
+"""What the scheduler says of a node that would do if others made room."""
 
 
 def _true_condition(status: Json, kind: str) -> str | None:
@@ -206,9 +342,20 @@ def _time(text: str) -> datetime:
 
 
 def _start(text: str | None) -> datetime | None:
-    """When a container started; the kubelet writes the year 1970 of one that could not."""
+    """When a container started or ended; the kubelet writes the year 1970 of one that could not."""
     started_at = _maybe_time(text)
     return started_at if started_at is not None and started_at.year > 1970 else None
+
+
+def _seconds(number: int) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def _maybe_seconds(number: int | None) -> timedelta | None:
+    return timedelta(seconds=number) if number is not None else None
+
+
+_A_YEAR: Final = 365 * 24 * 60 * 60
 
 
 def _maybe_time(text: str | None) -> datetime | None:

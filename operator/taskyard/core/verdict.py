@@ -1,13 +1,17 @@
 """How a run ended, told from what its pod and its Job leave behind.
 
-The pod's terminal phase says *that* it ended; the main container, by name, says *how*.
+The pod's terminal phase says *that* it ended; the main container, by name, says *how*. What is not known is
+not guessed: it is a loss.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
 from signal import Signals
+from typing import Final
 
-from taskyard.core.model import Container, Error, ErrorCode, Job, Pod, PodPhase
+from taskyard.core import result
+from taskyard.core.model import Container, Error, Job, Pod, Result, Stop, Task
+from taskyard.core.words import ErrorCode, PodPhase, StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +20,15 @@ class Evidence:
 
     pod: str | None = None
     node: str | None = None
+    has_started: bool = False
+    """Whether any code of the user's ran, init containers included."""
     started_at: datetime | None = None
     finished_at: datetime | None = None
     exit_code: int | None = None
     signal: int | None = None
+
+
+NO_EVIDENCE: Final = Evidence()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +36,18 @@ class Succeeded:
     """The main container did its work. Without a pod the Job's word stands, and the result is unknown."""
 
     evidence: Evidence
-    result_unknown: bool = False
+    result: Result | None = None
+    is_result_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The task's own fault."""
+    """The task's own fault, or what it reports itself. `retryable`: its own word on another run."""
 
     evidence: Evidence
     error: Error
+    retryable: bool | None = None
+    result: Result | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,65 +58,113 @@ class Lost:
     message: str
 
 
-Ending = Succeeded | Failed | Lost
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Its node was to be emptied."""
 
-END_UNSEEN = frozenset({"Unknown", "ContainerStatusUnknown"})
+    evidence: Evidence
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """No code of the user's ran, for certain: the claim is given back.
+
+    `is_capacity`: only room was lacking, which is no fault of the task's.
+    """
+
+    evidence: Evidence
+    message: str
+    is_capacity: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """It was stopped, for the reason on record."""
+
+    evidence: Evidence
+    reason: StopReason
+
+
+Ending = Succeeded | Failed | Lost | Drained | NotStarted | Stopped
+
+END_UNSEEN: Final = frozenset({"Unknown", "ContainerStatusUnknown"})
 """What containerd and the kubelet say, with a made-up exit code, of a container that was gone when they came back."""
 
-CANNOT_RUN = frozenset({"StartError", "ContainerCannotRun"})
+CANNOT_RUN: Final = frozenset({"StartError", "ContainerCannotRun"})
 """A command that does not exist, for one: it never started, and that is the task's own fault."""
 
+NODE_SHUTDOWN: Final = frozenset({"Terminated", "NodeShutdown"})
+"""The reasons of pods that a kubelet ends, or refuses, because its machine goes down in order."""
 
-def of_pod(pod: Pod, main_container: str) -> Ending | None:
+
+def of_pod(pod: Pod, task: Task) -> Ending | None:
     """How the run of this pod ended; None while it may still go on."""
     if not pod.is_over:
         return None
-    main = _named(pod.containers, main_container)
+    main = pod.container(task.spec.main_container)
     evidence = _evidence(pod, main)
+    stop = task.status.stop
     if pod.phase is PodPhase.SUCCEEDED:
-        return Succeeded(evidence)
+        return _by_result(pod, main, evidence)
+    if stop is not None:
+        return _stopped(pod, main, stop, evidence)
     if pod.reason == "DeadlineExceeded":
-        return Failed(evidence, Error(ErrorCode.TIMEOUT, "the pod ran into its own `activeDeadlineSeconds`"))
-    if pod.disruption is not None or pod.reason is not None:
+        return Failed(evidence, _timeout(task))
+    if is_drain(pod):
+        return Drained(evidence, _disruption(pod))
+    if pod.disruption is not None:
         return Lost(evidence, _disruption(pod))
+    if pod.reason is not None:
+        return Lost(evidence, _disruption(pod)) if pod.has_started else _rejected(pod, evidence)
     if pod.deleting:
         return Lost(evidence, "the pod was deleted while it ran")
     if main is not None and main.exit is not None and main.exit.reason in END_UNSEEN:
         return Lost(evidence, "nobody saw the container end: its node went away or restarted")
     if main is not None and main.exit is not None and (main.started_at or main.exit.reason in CANNOT_RUN):
-        return Succeeded(evidence) if main.exit.code == 0 else Failed(evidence, _error(main))
+        return _by_main(pod, main, evidence)
     for init in pod.init_containers:
         if init.exit is not None and init.exit.code != 0 and init.started_at is not None:
-            return Failed(_evidence(pod, init), _error(init, "the init container "))
+            return Failed(_evidence(pod, init), _exit_error(init, "the init container "))
     return Lost(evidence, "the pod failed, and no container of it says why")
 
 
-def without_pod(job: Job | None) -> Ending:
+def is_drain(pod: Pod) -> bool:
+    """Whether somebody empties the pod's node: an eviction by the API, or an orderly shutdown of the machine."""
+    if pod.disruption == "EvictionByEvictionAPI":
+        return True
+    return pod.disruption == "TerminationByKubelet" and pod.reason in NODE_SHUTDOWN
+
+
+def of_living(pod: Pod, task: Task) -> Evidence:
+    """What is known of a run that is given up while its pod lives on."""
+    return _evidence(pod, pod.container(task.spec.main_container))
+
+
+def without_pod(task: Task, job: Job | None, last_seen: Pod | None) -> Ending:
     """How a run ended whose pods are known to be gone, for certain, without having told."""
+    evidence = _evidence(last_seen, None) if last_seen is not None else Evidence()
     if job is not None and job.succeeded:
-        return Succeeded(Evidence(), result_unknown=True)
-    if job is None:
-        return Lost(Evidence(), "the Job and its pod were gone before the run had ended")
-    return Lost(Evidence(), "the pod was gone before the run had ended")
+        return Succeeded(evidence, is_result_unknown=True)
+    if task.status.stop is not None:
+        return Stopped(evidence, task.status.stop.reason)
+    return Lost(evidence, "the pod was gone before the run had ended")
 
 
 def main_started_at(pod: Pod, main_container: str) -> datetime | None:
     """When the user's code began to run, if it did."""
-    main = _named(pod.containers, main_container)
+    main = pod.container(main_container)
     return main.started_at if main is not None else None
-
-
-def _named(containers: tuple[Container, ...], name: str) -> Container | None:
-    return next((each for each in containers if each.name == name), None)
 
 
 def _evidence(pod: Pod, container: Container | None) -> Evidence:
     if container is None or container.started_at is None:
-        return Evidence(pod=pod.name, node=pod.node)
+        return Evidence(pod=pod.name, node=pod.node, has_started=pod.has_started)
     ended = container.exit
     return Evidence(
         pod=pod.name,
         node=pod.node,
+        has_started=True,
         started_at=container.started_at,
         finished_at=ended.finished_at if ended else None,
         exit_code=ended.code if ended else None,
@@ -112,12 +172,65 @@ def _evidence(pod: Pod, container: Container | None) -> Evidence:
     )
 
 
-def _error(container: Container, who: str = "the container ") -> Error:
+def _by_main(pod: Pod, main: Container, evidence: Evidence) -> Ending:
+    """The main container ended by itself: its exit code decides, and what it said."""
+    assert main.exit is not None
+    if main.exit.code == 0:
+        return _by_result(pod, main, evidence)
+    report = _report(pod, main)
+    if report.error is not None:
+        return Failed(evidence, report.error, report.retryable, Result(flaws=report.flaws))
+    return Failed(evidence, _exit_error(main))
+
+
+def _by_result(pod: Pod, main: Container | None, evidence: Evidence) -> Ending:
+    """The exit code was 0: a success, unless the task says otherwise."""
+    report = _report(pod, main)
+    if report.error is not None:
+        return Failed(evidence, report.error, report.retryable, Result(flaws=report.flaws))
+    if report.ok is None:
+        return Succeeded(evidence)
+    return Succeeded(evidence, Result(ok=report.ok, flaws=report.flaws))
+
+
+def _report(pod: Pod, main: Container | None) -> result.Report:
+    message = main.exit.message if main is not None and main.exit is not None else None
+    return result.read(message, len(pod.containers) + len(pod.init_containers))
+
+
+def _stopped(pod: Pod, main: Container | None, stop: Stop, evidence: Evidence) -> Ending:
+    """A stop was asked for. Only one that came after the main container's own end leaves it its verdict."""
+    if stop.reason is StopReason.MAIN_CONTAINER_ENDED and main is not None and main.exit is not None:
+        return _by_main(pod, main, evidence)
+    return Stopped(evidence, stop.reason)
+
+
+def _rejected(pod: Pod, evidence: Evidence) -> NotStarted:
+    """A kubelet would not have the pod. `OutOfcpu` and its like say that another was faster."""
+    said = f"the node refused the pod ({pod.reason})"
+    message = f"{said}: {pod.message}" if pod.message else said
+    return NotStarted(evidence, message, is_capacity=str(pod.reason).startswith("OutOf"))
+
+
+def _timeout(task: Task) -> Error:
+    if task.spec.timeout is not None:
+        return timed_out(task)
+    return Error(ErrorCode.TIMEOUT, "the pod ran into its own `activeDeadlineSeconds`")
+
+
+def timed_out(task: Task) -> Error:
+    limit = task.spec.timeout
+    taken = f" of {limit.total_seconds():.0f} s" if limit is not None else ""
+    return Error(ErrorCode.TIMEOUT, f"the run took longer than its `timeoutSeconds`{taken} and was stopped")
+
+
+def _exit_error(container: Container, who: str = "the container ") -> Error:
     ended = container.exit
     assert ended is not None
     signal = _signal(ended.code)
     if ended.reason == "OOMKilled":
-        code, said = ErrorCode.OOM_KILLED, "ran out of memory and was killed"
+        limit = f" (its limit is {container.memory_limit})" if container.memory_limit else ""
+        code, said = ErrorCode.OOM_KILLED, f"ran out of memory and was killed{limit}"
     elif signal is not None:
         code, said = ErrorCode.SIGNAL, f"was ended by {Signals(signal).name}"
     else:
@@ -132,7 +245,7 @@ def _signal(exit_code: int) -> int | None:
     return number if number in _SIGNALS else None
 
 
-_SIGNALS = frozenset(int(each) for each in Signals)
+_SIGNALS: Final = frozenset(int(each) for each in Signals)
 
 
 def _disruption(pod: Pod) -> str:

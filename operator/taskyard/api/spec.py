@@ -1,0 +1,221 @@
+"""`spec` of a Task: what is wanted. Field names, bounds and descriptions are the API; `kubectl explain` prints them.
+
+Every default is in the schema and nowhere else: the API server fills it in.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
+
+from taskyard.api.fields import (
+    LIST_ATOMIC,
+    LIST_SET,
+    YEAR,
+    AnyJson,
+    Count,
+    Delay,
+    DnsLabel,
+    DnsSubdomain,
+    Instant,
+    LabelValue,
+    Model,
+    Priority,
+    Seconds,
+    whole,
+)
+from taskyard.api.pod_template import pod_template_schema
+from taskyard.core.words import (
+    CODE_LIMIT,
+    INPUT_LIMIT,
+    Backoff,
+    DeadLetterPolicy,
+    DefinitionKind,
+    OnShutdown,
+)
+
+MAX_RETRIES = 1000
+FAILING_EXIT_CODES = 255
+MAX_CODES = 64
+
+PodTemplate = Annotated[dict[str, Any], WithJsonSchema(pod_template_schema())]
+Intervals = Annotated[list[Delay], Field(max_length=MAX_RETRIES, json_schema_extra=LIST_ATOMIC)]
+FailingExitCode = Annotated[int, whole(1, FAILING_EXIT_CODES)]
+ExitCodes = Annotated[
+    list[FailingExitCode], Field(min_length=1, max_length=FAILING_EXIT_CODES, json_schema_extra=LIST_SET)
+]
+ExpectedCode = Annotated[str, StringConstraints(min_length=1, max_length=CODE_LIMIT)]
+Codes = Annotated[list[ExpectedCode], Field(min_length=1, max_length=MAX_CODES, json_schema_extra=LIST_SET)]
+
+
+class DefinitionRef(Model):
+    """A registered task type."""
+
+    kind: DefinitionKind = Field(
+        DefinitionKind.TASK_DEFINITION,
+        description="Where it is registered: `TaskDefinition` for this namespace, `ClusterTaskDefinition` for all.",
+    )
+    name: DnsSubdomain = Field(description="The name of the definition.")
+    version: LabelValue = Field(description="Which of its versions.")
+
+
+class Expected(Model):
+    """Which failures are worth a retry."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    exit_codes: ExitCodes | None = Field(
+        None, description="These exit codes of the main container. Absent: none, if `errors` is given."
+    )
+    errors: Codes | None = Field(
+        None,
+        description="These error codes, of Taskyard (`Timeout`, `OOMKilled`, …) or of the task's own reports."
+        " Absent: none, if `exitCodes` is given.",
+    )
+
+
+class Retry(Model):
+    """When a run that did not succeed is followed by another."""
+
+    limit: Annotated[int, whole(0, MAX_RETRIES)] = Field(
+        0, description="How many retries follow the task's own failures. 0: the first failure is final."
+    )
+    backoff: Backoff = Field(
+        Backoff.CONSTANT,
+        description="How the delay grows from retry to retry: not at all, by `delaySeconds` each time, twofold,"
+        " or to a random part of twofold.",
+    )
+    delay_seconds: Delay | None = Field(
+        None,
+        description="The delay before the first retry; the later ones follow from `backoff`. Absent: at once.",
+    )
+    max_delay_seconds: Seconds = Field(
+        3600, description="No delay that `backoff` gives is longer, the first included."
+    )
+    intervals_seconds: Intervals | None = Field(
+        None,
+        description="The delay before each retry, one item a retry: instead of `backoff` and `delaySeconds`.",
+    )
+    expected: Expected | None = Field(
+        None,
+        description="Which failures are retried, a timeout always among them; any other is final at once."
+        " Absent: all are.",
+    )
+    infrastructure_limit: Annotated[int, whole(0, MAX_RETRIES)] = Field(
+        5,
+        description="How many runs may be lost to the cluster (pod deleted, node dead, preempted) and made good"
+        " by another: a budget of its own. 0: a task that may have run is never run again.",
+    )
+
+
+class TaskSpec(Model):
+    """What is wanted."""
+
+    template: PodTemplate | None = None
+    definition_ref: DefinitionRef | None = Field(
+        None,
+        description="What to run: a version of a registered task type. Give this or `template`. It never changes.",
+    )
+    main_container: DnsLabel | None = Field(
+        None,
+        description="The container whose exit code and message count. Default: the first container of the"
+        " template. It never changes.",
+    )
+    input: AnyJson = Field(
+        None,
+        description="What the task works on: any JSON. The main container finds it as `TASKYARD_INPUT`. At most"
+        f" {INPUT_LIMIT // 1024} KiB: a larger one makes the task an Exception, `MalformedPayload`."
+        " It never changes.",
+    )
+    queue_name: DnsLabel = Field("default", description="The queue that the task waits in. It never changes.")
+    priority: Priority = Field(
+        0, description="Tasks of a higher priority leave the queue first. It may be changed at any time."
+    )
+    run_at: Instant | None = Field(
+        None,
+        description="Not before this time, as in `2026-01-31T12:00:00Z`. Absent, and no"
+        " `startDelaySeconds`: at once. It may be changed only together with `rerun`.",
+    )
+    start_delay_seconds: Delay | None = Field(
+        None,
+        description="`runAt` in seconds from the submission, or from the rerun. It never changes.",
+    )
+    good_until: Instant | None = Field(
+        None,
+        description="The task must have started by this time, as in `2026-01-31T12:00:00Z`; else it is Expired."
+        " Absent, and no `goodForSeconds`: it may start at any time. It may be changed only together with `rerun`.",
+    )
+    good_for_seconds: Seconds | None = Field(
+        None,
+        description="`goodUntil` in seconds from the submission, or from the rerun. It never changes.",
+    )
+    deadline: Instant | None = Field(
+        None,
+        description="The task must be resolved by this time, as in `2026-01-31T12:00:00Z`, in whatever state it"
+        " is; else it is stopped and an Exception, `DeadlineExceeded`. Absent, and no `deadlineSeconds`: it may"
+        " take for ever. It may be changed only together with `rerun`.",
+    )
+    deadline_seconds: Seconds | None = Field(
+        None,
+        description="`deadline` in seconds from the submission, or from the rerun. It never changes.",
+    )
+    schedule_timeout_seconds: Seconds = Field(
+        900,
+        description="How long a claimed task may be without a node before its claim is given back; no retry is"
+        " spent. It never changes.",
+    )
+    start_timeout_seconds: Seconds = Field(
+        600,
+        description="How long the main container may take to start, once there is a node, before the claim is given"
+        " back; no retry is spent. It never changes.",
+    )
+    start_limit: Annotated[int, whole(1, 100)] = Field(
+        3,
+        description="How often the task may fail to start before it is an Exception, `StartFailed`. Lack of room in"
+        " the cluster does not count. It never changes.",
+    )
+    timeout_seconds: Seconds | None = Field(
+        None,
+        description="How long a run may take from the start of the main container: then SIGTERM, and SIGKILL after"
+        " the template's `terminationGracePeriodSeconds` (5 where it sets none). A failure, and retried as such."
+        " Absent: as long as it takes. It never changes.",
+    )
+    retry: Retry = Field(
+        default_factory=Retry,
+        description="What follows a run that did not succeed. It never changes.",
+        json_schema_extra={"default": {}},
+    )
+    unreachable_timeout_seconds: Seconds | None = Field(
+        None,
+        description="After so long, a pod on a node that cannot be reached is given up for lost and deleted by"
+        " force: two pods may then be at work. Absent: the node is waited for. It never changes.",
+    )
+    suspend: bool = Field(
+        False,
+        description="Hold the task back while true; what is claimed or runs goes on. It may be changed at any time.",
+    )
+    cancel: bool = Field(
+        False,
+        description="Stop the task: it becomes Cancelled once no pod of it runs. It may be changed at any time;"
+        " a Task that is Finished stays as it is.",
+    )
+    rerun: Count = Field(
+        0,
+        description="Raise it on a Task that is Finished for a fresh run: budgets start anew, the history is kept."
+        " It never falls, needs `cancel: false`, and does nothing on a Task that is not Finished.",
+    )
+    on_shutdown: OnShutdown = Field(
+        OnShutdown.RESUBMIT,
+        description="When the node of a run is drained: the task goes back to its queue and spends no budget"
+        " (`Resubmit`), it is Stalled (`Stop`), or the pod is protected until it ends (`Continue`)."
+        " It never changes.",
+    )
+    dead_letter_policy: DeadLetterPolicy = Field(
+        DeadLetterPolicy.NONE,
+        description="Whether a task that did not succeed goes with its TTL (`None`), or is kept for inspection and"
+        " another run (`Save`). It never changes.",
+    )
+    ttl_seconds_after_finished: Annotated[int, whole(0, 10 * YEAR)] = Field(
+        86400,
+        description="How long the Task is kept once it is Finished; then it is deleted. It may be changed at any"
+        " time.",
+    )

@@ -1,0 +1,73 @@
+"""From a claim to its pod: see to it that there is a Job, then that it comes to something."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from taskyard.core import clocks, manifest, outcome, say, stopping, verdict
+from taskyard.core.model import CreateJob, Decision, Error, Look, Refusal, Snapshot
+from taskyard.core.words import ErrorCode, Reason, State
+
+FIRST_LOOK: Final = timedelta(seconds=5)
+LONGEST_WAIT_FOR_A_LOOK: Final = timedelta(minutes=5)
+REFUSED_AGAIN_AFTER: Final = timedelta(seconds=10)
+
+
+def of_claim(snapshot: Snapshot, now: datetime) -> Decision | None:
+    """The next step of a claim whose pod was never seen; None when its Job is gone or over: the run is."""
+    task, job, live = snapshot.task, snapshot.job, snapshot.live
+    if (why := stopping.why(task, None, now)) is not None:
+        return say.write(snapshot, stopping.requested(task.status, *why, now))
+    clock = clocks.next_of(now, stopping.strikes(task, None))
+    if job is None:
+        return create_job(snapshot, now, clock)
+    due = next_look(task.status.claimed_at or now, snapshot.looked_at)
+    wake_at = clocks.next_of(now, (due, clock))
+    if live is None:
+        if not job.belongs_to(task) and task.status.reason != Reason.JOB_NAME_TAKEN:
+            return name_taken(snapshot, wake_at)
+        if job.is_over or now >= due:
+            return Decision(Look())
+        return say.acknowledge(snapshot, wake_at)
+    if live.job is None and not job.belongs_to(task):
+        return create_job(snapshot, now, clock)
+    if live.job is None or (live.job.belongs_to(task) and live.job.is_over):
+        return None
+    if not live.job.belongs_to(task):
+        return say.acknowledge(snapshot, wake_at)
+    message = f"the Job `{live.job.name}` has made no pod so far; `kubectl describe job` shows its events"
+    return say.explain(snapshot, Reason.NO_POD, message, wake_at)
+
+
+def create_job(snapshot: Snapshot, now: datetime, clock: datetime | None) -> Decision:
+    """Create the Job, unless the API server has just refused it."""
+    refusal = snapshot.refusal
+    if snapshot.task.deleting:
+        return say.NOTHING
+    if refusal is None:
+        return Decision(CreateJob())
+    if refusal.malformed:
+        return reject(snapshot, refusal, now)
+    again_at = refusal.at + REFUSED_AGAIN_AFTER
+    if now >= again_at:
+        return Decision(CreateJob())
+    return say.explain(snapshot, Reason.JOB_REFUSED, refusal.message, clocks.next_of(now, (again_at, clock)))
+
+
+def name_taken(snapshot: Snapshot, wake_at: datetime | None) -> Decision:
+    """A Job of the right name is not ours; with a hash of the uid in its name that is no accident."""
+    name = manifest.job_name(snapshot.task)
+    message = f"a Job `{name}` exists that is not this task's; waiting until it is gone"
+    return say.explain(snapshot, Reason.JOB_NAME_TAKEN, message, wake_at)
+
+
+def reject(snapshot: Snapshot, refusal: Refusal, now: datetime) -> Decision:
+    """The API server will never take this Job: no run, no retry."""
+    error = Error(ErrorCode.MALFORMED_PAYLOAD, refusal.message)
+    return say.write(snapshot, outcome.ended(snapshot.task, State.EXCEPTION, error, verdict.NO_EVIDENCE, now))
+
+
+def next_look(since: datetime, looked_at: datetime | None) -> datetime:
+    """When to look at a Job whose pod does not appear: after 5 s, then whenever the wait has doubled."""
+    if looked_at is None or looked_at < since + FIRST_LOOK:
+        return since + FIRST_LOOK
+    return looked_at + min(looked_at - since, LONGEST_WAIT_FOR_A_LOOK)

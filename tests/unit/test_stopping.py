@@ -1,0 +1,303 @@
+"""Stopping a run: why, and then how, one step at a time."""
+
+from typing import Any
+
+import pytest
+
+from taskyard.core.decide import decide
+from taskyard.core.model import (
+    Container,
+    Decision,
+    DeleteJob,
+    DeletePod,
+    EndPod,
+    Hindrance,
+    Look,
+    Pod,
+    Snapshot,
+    Stop,
+    SuspendJob,
+    Task,
+    WriteStatus,
+)
+from taskyard.core.words import PodPhase, Reason, State, StopReason
+from tests.unit.build import CLAIMED, NOW, STARTED, ended, job, live, pod, seconds, snapshot, started, task
+
+CLAIM, RUN = State.CLAIMED, State.RUNNING
+WAITING = pod(node=None)
+NO_ROOM = Hindrance(Reason.UNSCHEDULABLE, "2 Insufficient cpu", is_capacity=True)
+NO_FIT = Hindrance(Reason.UNSCHEDULABLE, "2 node(s) didn't match")
+NO_IMAGE = Hindrance(Reason.IMAGE_PULL, "not found")
+BAD_NAME = Hindrance(Reason.IMAGE_PULL, "container `main`: InvalidImageName: m", is_final=True)
+RUNNING = pod(PodPhase.RUNNING, started())
+
+
+def wants(**what: Any) -> dict[str, Any]:
+    return {"wants": what}
+
+
+@pytest.mark.parametrize(
+    ("of", "its_pod", "reason", "message"),
+    [
+        pytest.param(
+            task(RUN, **wants(cancel=True, deadline=NOW, timeout=seconds(1))),
+            RUNNING,
+            "Cancelled",
+            "stopping: `cancel` is set",
+            id="a cancel comes before every clock",
+        ),
+        pytest.param(
+            task(RUN, **wants(deadline=NOW, timeout=seconds(1))),
+            RUNNING,
+            "DeadlineExceeded",
+            "stopping: its `deadline` has passed",
+            id="a deadline comes before a timeout",
+        ),
+        pytest.param(
+            task(RUN, **wants(timeout=seconds(240))),
+            RUNNING,
+            "Timeout",
+            "stopping: its `timeoutSeconds` have passed",
+            id="a timeout counts from the container's start",
+        ),
+        pytest.param(
+            task(CLAIM, **wants(timeout=seconds(240))),
+            RUNNING,
+            "Timeout",
+            "stopping: its `timeoutSeconds` have passed",
+            id="also of a run that nobody saw start",
+        ),
+        pytest.param(
+            task(CLAIM, **wants(good_until=NOW)),
+            WAITING,
+            "Expired",
+            "stopping: its `goodUntil` has passed",
+            id="expired before it started",
+        ),
+        pytest.param(
+            task(CLAIM, **wants(good_until=STARTED)),
+            RUNNING,
+            "Expired",
+            "stopping: it started after its `goodUntil`",
+            id="started late while nobody looked",
+        ),
+        pytest.param(
+            task(CLAIM, **wants(good_until=NOW)),
+            None,
+            "Expired",
+            "stopping: its `goodUntil` has passed",
+            id="expired before it had a pod",
+        ),
+        pytest.param(
+            task(CLAIM, **wants(schedule_timeout=seconds(300))),
+            pod(node=None, hindrance=NO_FIT),
+            "ScheduleTimeout",
+            "no node was found within 300 s: 2 node(s) didn't match",
+            id="no node in time, in the scheduler's own words",
+        ),
+        pytest.param(
+            task(CLAIM, **wants(schedule_timeout=seconds(300))),
+            pod(node=None, hindrance=NO_ROOM),
+            "NoCapacity",
+            "no node was found within 300 s: 2 Insufficient cpu",
+            id="no room in time",
+        ),
+        pytest.param(
+            task(
+                CLAIM, reason="JobRefused", message="exceeded quota", **wants(schedule_timeout=seconds(300))
+            ),
+            None,
+            "ScheduleTimeout",
+            "no node was found within 300 s: exceeded quota",
+            id="no pod in time, in the words of the status",
+        ),
+        pytest.param(
+            task(CLAIM, **wants(start_timeout=seconds(60))),
+            pod(hindrance=NO_IMAGE, scheduled_at=NOW - seconds(60)),
+            "StartTimeout",
+            "the container had not started within 60 s: not found",
+            id="no start in time, from when there was a node",
+        ),
+        pytest.param(
+            task(CLAIM, **wants(start_timeout=seconds(60))),
+            pod(init_containers=(started("init"),), scheduled_at=NOW - seconds(60)),
+            "StartTimeout",
+            "the container had not started within 60 s",
+            id="an init container is not the start",
+        ),
+        pytest.param(
+            task(CLAIM),
+            pod(hindrance=BAD_NAME),
+            "MalformedPayload",
+            "container `main`: InvalidImageName: m",
+            id="an image that can never be",
+        ),
+        pytest.param(
+            task(RUN),
+            pod(PodPhase.RUNNING, Container("main", STARTED, ended().exit), started("sidecar")),
+            None,
+            None,
+            id="others may outlive the main container for its grace period",
+        ),
+        pytest.param(
+            task(RUN, **wants(grace=seconds(3))),
+            pod(PodPhase.RUNNING, ended(0), started("sidecar")),
+            "MainContainerEnded",
+            "stopping: the main container has ended, and others linger",
+            id="and no longer",
+        ),
+        pytest.param(
+            task(RUN, **wants(cancel=True)),
+            pod(PodPhase.RUNNING, ended(0), started("sidecar")),
+            "MainContainerEnded",
+            "stopping: the main container has ended, and others linger",
+            id="a cancel after the main container's end does not take its verdict",
+        ),
+        pytest.param(task(RUN, **wants(good_until=NOW)), RUNNING, None, None, id="what runs expires no more"),
+        pytest.param(
+            task(CLAIM, **wants(good_until=STARTED + seconds(1))),
+            RUNNING,
+            None,
+            None,
+            id="what started in time goes on",
+        ),
+        pytest.param(
+            task(CLAIM, **wants(suspend=True)), WAITING, None, None, id="`suspend` is for the unclaimed"
+        ),
+    ],
+)
+def test_the_reason_is_recorded_first(
+    of: Task, its_pod: Pod | None, reason: str | None, message: str | None
+) -> None:
+    pods = () if its_pod is None else (its_pod,)
+    action = decide(snapshot(of, *pods, job=job()), NOW).action
+    if reason is None:
+        assert not (isinstance(action, WriteStatus) and action.status.stop)
+        return
+    assert isinstance(action, WriteStatus)
+    assert action.status.stop == Stop(StopReason(reason), NOW)
+    assert (action.status.state, action.status.reason) == (of.status.state, "Stopping")
+    assert action.status.message == message
+
+
+def stopping(
+    state: State = RUN, reason: StopReason = StopReason.CANCELLED, age: float = 1, **spec: Any
+) -> Task:
+    return task(state, stop=Stop(reason, NOW - seconds(age)), wants=spec)
+
+
+SUSPENDED = job(suspend=True, is_suspended=True)
+
+
+@pytest.mark.parametrize(
+    ("situation", "decision"),
+    [
+        pytest.param(
+            snapshot(stopping(), RUNNING), Decision(EndPod(RUNNING)), id="a pod with a node is ended in order"
+        ),
+        pytest.param(
+            snapshot(stopping(), pod(PodPhase.RUNNING, started(), active_deadline=1)),
+            Decision(),
+            id="it is asked once",
+        ),
+        pytest.param(
+            snapshot(stopping(), pod(PodPhase.RUNNING, started(), deleting=True)),
+            Decision(),
+            id="one that is being deleted needs no asking",
+        ),
+        pytest.param(
+            snapshot(stopping(CLAIM), WAITING), Decision(Look()), id="a pod without a node: look first"
+        ),
+        pytest.param(
+            snapshot(stopping(CLAIM), WAITING, live=live(job())),
+            Decision(SuspendJob(job())),
+            id="then its Job is suspended",
+        ),
+        pytest.param(
+            snapshot(stopping(CLAIM), WAITING, live=live(job(suspend=True))),
+            Decision(wake_at=NOW + seconds(1)),
+            id="which takes a moment",
+        ),
+        pytest.param(
+            snapshot(stopping(CLAIM, age=20), WAITING, live=live(job(suspend=True))),
+            Decision(wake_at=NOW + seconds(20)),
+            id="or longer, and is asked for less and less often",
+        ),
+        pytest.param(
+            snapshot(stopping(CLAIM), WAITING, live=live(None)),
+            Decision(DeletePod(WAITING)),
+            id="a pod whose Job is gone is deleted",
+        ),
+        pytest.param(
+            snapshot(stopping(CLAIM), pod(node=None, gone=True)), Decision(Look()), id="the pod is gone: look"
+        ),
+        pytest.param(snapshot(stopping(CLAIM)), Decision(Look()), id="no pod was ever seen: look"),
+        pytest.param(
+            snapshot(stopping(CLAIM), live=live(job())),
+            Decision(SuspendJob(job())),
+            id="a Job without a pod is suspended",
+        ),
+        pytest.param(
+            snapshot(stopping(CLAIM), live=live(job(suspend=True))),
+            Decision(wake_at=NOW + seconds(1)),
+            id="until it says that nothing of it is left",
+        ),
+        pytest.param(
+            snapshot(stopping(CLAIM), live=live(SUSPENDED)), Decision(DeleteJob(SUSPENDED)), id="then it goes"
+        ),
+        pytest.param(
+            snapshot(stopping(RUN, StopReason.DEADLINE_EXCEEDED), pod(active_deadline=1)),
+            Decision(wake_at=NOW + seconds(34)),
+            id="past a deadline a pod that does not end is not waited for for ever",
+        ),
+    ],
+)
+def test_then_one_step_at_a_time(situation: Snapshot, decision: Decision) -> None:
+    assert decide(situation, NOW) == decision
+
+
+@pytest.mark.parametrize(
+    "situation",
+    [
+        pytest.param(snapshot(stopping(CLAIM), live=live(None)), id="nothing is left"),
+        pytest.param(snapshot(stopping(CLAIM), live=live(job(failed=True))), id="the Job is over"),
+        pytest.param(snapshot(stopping(CLAIM), live=live(job(owner_uid="x"))), id="the Job is another's"),
+        pytest.param(
+            snapshot(stopping(), pod(PodPhase.FAILED, ended(143), reason="DeadlineExceeded")),
+            id="the pod has ended",
+        ),
+    ],
+)
+def test_and_the_verdict_comes_last(situation: Snapshot) -> None:
+    action = decide(situation, NOW).action
+    assert isinstance(action, WriteStatus)
+    assert (action.status.state, action.status.stop) == (State.CANCELLED, None)
+
+
+def test_past_its_deadline_a_task_is_resolved_although_its_node_does_not_answer() -> None:
+    of = stopping(RUN, StopReason.DEADLINE_EXCEEDED, age=35)
+    action = decide(snapshot(of, pod(PodPhase.RUNNING, started(), active_deadline=1)), NOW).action
+    assert isinstance(action, WriteStatus)
+    assert (action.status.state, action.status.reason) == (State.EXCEPTION, "DeadlineExceeded")
+    assert [(run.pod, run.started_at) for run in action.status.runs] == [("hello-1-abcde", STARTED)]
+
+
+def test_an_unreachable_pod_is_lost_only_if_asked_for() -> None:
+    gone_node: dict[str, Any] = {
+        "deleting": True,
+        "deleted_at": NOW - seconds(60),
+        "disruption": "DeletionByTaintManager",
+    }
+    unreachable = pod(PodPhase.RUNNING, started(), **gone_node)
+    assert decide(snapshot(task(RUN), unreachable), NOW) == Decision()
+    impatient = task(RUN, wants={"unreachable_timeout": seconds(60)})
+    assert decide(snapshot(impatient, unreachable), NOW) == Decision(Look())
+    forced = decide(snapshot(impatient, unreachable, live=live(job())), NOW)
+    assert forced == Decision(DeletePod(unreachable, force=True))
+    patient = task(RUN, wants={"unreachable_timeout": seconds(61)})
+    assert decide(snapshot(patient, unreachable), NOW) == Decision(wake_at=NOW + seconds(1))
+
+
+def test_a_claim_is_timed_from_when_it_was_made() -> None:
+    decision = decide(snapshot(task(CLAIM), pod(node=None), job=job()), NOW)
+    assert decision == Decision(wake_at=CLAIMED + seconds(900))
