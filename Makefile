@@ -41,7 +41,7 @@ lint: $(READY) ## ruff, mypy --strict, import-linter, generated files
 	@$(RUN) -m tests lint
 image: $(READY) ## build the images into the cache
 	@$(RUN) -m cluster image
-manifests: $(READY) ## write the CRDs and docs/api.md from the API models
+manifests: $(READY) ## write the CRDs, docs/api.md and docs/state-machine.md from the code
 	@$(RUN) -m taskyard.api.generate crds
 verify: $(READY) ## regenerate, and fail on a difference
 	@$(RUN) -m tests verify

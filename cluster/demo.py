@@ -15,15 +15,16 @@ from cluster.install import install, kubectl
 from cluster.provider import Provider, choose
 
 NAMESPACE = "taskyard-demo"
-EXAMPLES = PROJECT / "examples"
+EXAMPLES = [PROJECT / "examples" / f"{name}.yaml" for name in ("hello", "slow", "fails", "retry", "timeout")]
 PATIENCE = "120s"
-COLOURS = {"Completed": 32, "Failed": 31, "Exception": 31, "Running": 36, "Claimed": 33}
+COLOURS = {"Completed": 32, "Failed": 31, "Exception": 31, "Running": 36, "Claimed": 33, "Delayed": 35}
 
 WHAT_NEXT = f"""
 All resolved. What to try next:
   eval "$(make -s env)"            # kubectl and helm of this cluster, in this shell
   kubectl config set-context --current --namespace {NAMESPACE}
-  kubectl get task fails -o yaml   # the verdict, with its evidence
+  kubectl get task retry -o yaml   # the verdict, with the runs that led to it
+  kubectl describe task timeout    # what happened to it, and why
   kubectl get tasks --field-selector status.state=Failed
   kubectl delete task slow
   kubectl apply -f examples/slow.yaml
@@ -40,11 +41,11 @@ def main() -> int:
             install(provider, "task")
         _clear_namespace(provider)
         print(
-            f"▶ The Tasks of examples/, in the namespace `{NAMESPACE}`\n\n$ kubectl get tasks --watch",
+            f"▶ Some Tasks of examples/, in the namespace `{NAMESPACE}`\n\n$ kubectl get tasks --watch",
             flush=True,
         )
         with _transitions_shown(provider):
-            files = [f"--filename={file}" for file in sorted(EXAMPLES.glob("*.yaml"))]
+            files = [f"--filename={file}" for file in EXAMPLES]
             kubectl(provider, "create", *files, f"--namespace={NAMESPACE}")
             every = ["tasks", "--all", f"--namespace={NAMESPACE}"]
             kubectl(provider, "wait", "--for=condition=Finished", *every, f"--timeout={PATIENCE}")

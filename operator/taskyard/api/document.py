@@ -73,7 +73,7 @@ def _objects(node: JSON, path: str = "") -> Iterator[tuple[str, JSON]]:
 def _table(path: str, node: JSON) -> str:
     defaults = node.get("default", {})
     required = node.get("required", [])
-    rows = [
+    lines = [
         (
             f"`{name}`",
             _type(sub),
@@ -83,7 +83,7 @@ def _table(path: str, node: JSON) -> str:
         )
         for name, sub in node["properties"].items()
     ]
-    return f"### `{path}`\n\n" + _rows(("field", "type", "default", "bounds", "description"), rows)
+    return f"### `{path}`\n\n" + rows(("field", "type", "default", "bounds", "description"), lines)
 
 
 def _type(node: JSON) -> str:
@@ -148,13 +148,13 @@ def _what_may_change() -> str:
 
 def _rules(schema: JSON) -> str:
     """Every rule as the sentence that a person reads when it is broken, with the path that the API server names."""
-    rows = [
+    lines = [
         (f"`{(path + each.get('fieldPath', '')).removeprefix('.')}`", f"{each['message']}.")
         for path, node in _carriers(schema)
         for each in node["x-kubernetes-validations"]
         if "must stay as it was" not in each["message"]  # a section of its own has these
     ]
-    return "## Rules\n\n" + _rows(("field", "what must hold"), rows)
+    return "## Rules\n\n" + rows(("field", "what must hold"), lines)
 
 
 def _carriers(node: JSON, path: str = "") -> Iterator[tuple[str, JSON]]:
@@ -168,19 +168,19 @@ def _carriers(node: JSON, path: str = "") -> Iterator[tuple[str, JSON]]:
 
 
 def _states() -> str:
-    rows = [
+    lines = [
         (f"`{state}`", f"`{state.phase}`", "yes" if state.is_terminal else "", STATES[state])
         for state in State
     ]
-    return "## States\n\n" + _rows(("state", "phase", "terminal", "meaning"), rows)
+    return "## States\n\n" + rows(("state", "phase", "terminal", "meaning"), lines)
 
 
 def _error_codes() -> str:
-    rows = [(f"`{code}`", code.meaning) for code in ErrorCode]
+    lines = [(f"`{code}`", code.meaning) for code in ErrorCode]
     return (
         "## Error codes\n\n"
         "In `status.result.error.code`, and as `status.reason` of a task that did not succeed. A task may report codes"
-        " of its own.\n\n" + _rows(("code", "meaning"), rows)
+        " of its own.\n\n" + rows(("code", "meaning"), lines)
     )
 
 
@@ -192,6 +192,7 @@ def _quoted(words: Iterable[str]) -> str:
     return ", ".join(f"`{each}`" for each in words)
 
 
-def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
+def rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    lines = [head, ["---"] * len(head), *body]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)

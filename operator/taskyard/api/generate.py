@@ -1,4 +1,4 @@
-"""Writes the CRDs, and the page about them: `python -m taskyard.api.generate crds/`.
+"""Writes the CRDs, and the pages about them: `python -m taskyard.api.generate crds/`.
 
 The chart beside that folder gets the same bytes, so that `helm install` and `kubectl apply -f crds/` cannot
 differ.
@@ -13,12 +13,13 @@ import yaml
 from taskyard.api.document import api_page
 from taskyard.api.rules import add_rules
 from taskyard.api.schema import JSON, structural, with_defaults_told
+from taskyard.api.state_machine import state_machine_page
 from taskyard.api.task import Task
 from taskyard.core.manifest import API_VERSION, GROUP, VERSION
 from taskyard.core.words import State
 
 CHART_FOLDER = Path("charts/taskyard/files/crds")
-PAGE = Path("docs/api.md")
+DOCS = Path("docs")
 HEADER = "# Generated from operator/taskyard/api; do not edit.\n"
 
 TASK_NAMES: JSON = {
@@ -94,9 +95,9 @@ def files() -> dict[str, str]:
     }
 
 
-def page() -> str:
-    """The text of `docs/api.md`."""
-    return api_page(task_schema())
+def pages() -> dict[str, str]:
+    """The name and the text of each page of the documentation that is made from the code."""
+    return {"api.md": api_page(task_schema()), "state-machine.md": state_machine_page()}
 
 
 def write(folder: Path) -> None:
@@ -105,9 +106,10 @@ def write(folder: Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
         for name, text in files().items():
             (target / name).write_text(text, encoding="utf-8")
-    target = folder.parent / PAGE
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(page(), encoding="utf-8")
+    docs = folder.parent / DOCS
+    docs.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (docs / name).write_text(text, encoding="utf-8")
 
 
 class _PlainDumper(yaml.SafeDumper):

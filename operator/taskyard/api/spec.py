@@ -86,7 +86,8 @@ class Retry(Model):
     )
     delay_seconds: Delay | None = Field(
         None,
-        description="The delay before the first retry; the later ones follow from `backoff`. Absent: at once.",
+        description="The base d of the delay before retry n, from 1: d (`Constant`), d·n (`Linear`), d·2ⁿ"
+        " (`Exponential`), or a random part of d·2ⁿ (`ExponentialJitter`). Absent: at once.",
     )
     max_delay_seconds: Seconds = Field(
         3600, description="No delay that `backoff` gives is longer, the first included."
@@ -113,7 +114,9 @@ class TaskSpec(Model):
     template: PodTemplate | None = None
     definition_ref: DefinitionRef | None = Field(
         None,
-        description="What to run: a version of a registered task type. Give this or `template`. It never changes.",
+        description="What to run: a version of a registered task type. Give this or `template`. Nothing can be"
+        " registered yet: a Task that names a definition is Dropped after a grace period of a minute. It never"
+        " changes.",
     )
     main_container: DnsLabel | None = Field(
         None,
@@ -126,7 +129,11 @@ class TaskSpec(Model):
         f" {INPUT_LIMIT // 1024} KiB: a larger one makes the task an Exception, `MalformedPayload`."
         " It never changes.",
     )
-    queue_name: DnsLabel = Field("default", description="The queue that the task waits in. It never changes.")
+    queue_name: DnsLabel = Field(
+        "default",
+        description="The queue that the task waits in. `default` is there without being made, and is the only one so"
+        " far; in any other the task waits, with `QueueNotFound`. It never changes.",
+    )
     priority: Priority = Field(
         0, description="Tasks of a higher priority leave the queue first. It may be changed at any time."
     )
@@ -206,8 +213,8 @@ class TaskSpec(Model):
     on_shutdown: OnShutdown = Field(
         OnShutdown.RESUBMIT,
         description="When the node of a run is drained: the task goes back to its queue and spends no budget"
-        " (`Resubmit`), it is Stalled (`Stop`), or the pod is protected until it ends (`Continue`)."
-        " It never changes.",
+        " (`Resubmit`), or it is Stalled (`Stop`). `Continue` is meant to protect the pod until it ends; for now it"
+        " does what `Resubmit` does. It never changes.",
     )
     dead_letter_policy: DeadLetterPolicy = Field(
         DeadLetterPolicy.NONE,
