@@ -46,7 +46,7 @@ from taskyard.core.model import (
     WriteStatus,
 )
 from taskyard.core.stopping import SHORTEST_LIMIT
-from taskyard.core.words import Reason, State
+from taskyard.core.words import Reason
 
 logger = logging.getLogger(__name__)
 
@@ -149,6 +149,7 @@ class Loop:
         if snapshot is None:
             self._clock.set(uid, None)
             self._just_claimed.pop(uid, None)
+            self._conflicts.pop(uid, None)
         return snapshot
 
     async def _apply(self, task: Task, decision: Decision) -> None:
@@ -182,9 +183,11 @@ class Loop:
         if (event := announce.event(task, status, self._now())) is not None:
             self._announce(event)
         if status.state is not task.status.state:
-            logger.info(_WORDS.get(status.state, "resolved"), extra=_fields(task, status))
+            logger.info(str(status.state).lower(), extra=_fields(task, status))
         if status.attempt > task.status.attempt:
             self._just_claimed[task.uid] = answer
+        else:
+            self._just_claimed.pop(task.uid, None)
         self._cache.see_task(answer)
 
     async def _create_job(self, task: Task) -> None:
@@ -321,9 +324,6 @@ def hold_of(task: Task) -> Hindrance | None:
     if task.spec.queue == DEFAULT_QUEUE:
         return None
     return Hindrance(Reason.QUEUE_NOT_FOUND, f"there is no queue `{task.spec.queue}`")
-
-
-_WORDS: Final = {State.CLAIMED: "claimed", State.RUNNING: "running", State.PENDING: "pending"}
 
 
 def _fields(task: Task, status: Status | None = None) -> dict[str, Any]:

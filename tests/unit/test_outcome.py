@@ -12,6 +12,7 @@ from tests.unit.build import ENDED, NOW, STARTED, retry, seconds, task
 
 RAN = Evidence("p", "n", has_started=True, started_at=STARTED, finished_at=ENDED, exit_code=3)
 NEVER = Evidence("p", "n")
+UNSEEN = Evidence("p", "n", is_start_unknown=True)
 EXIT = Error(ErrorCode.EXIT_CODE, "exit 3")
 BUSY = Error("Busy", "later", is_reported=True)
 
@@ -167,6 +168,9 @@ def after(
             State.PENDING,
             "RunLost",
             id="a claim is given back for free only if nothing ran",
+        ),
+        pytest.param(
+            Stopped(UNSEEN, StopReason.START_TIMEOUT), {}, State.PENDING, "RunLost", id="unknown is a loss"
         ),
         pytest.param(
             Stopped(RAN, StopReason.MAIN_CONTAINER_ENDED),

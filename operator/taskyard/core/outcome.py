@@ -132,8 +132,8 @@ def stopped(task: Task, ending: verdict.Stopped, now: datetime) -> Status:
         case StopReason.MAIN_CONTAINER_ENDED:
             return lost(task, verdict.Lost(evidence, "the pod was gone before its verdict was read"), now)
         case StopReason.SCHEDULE_TIMEOUT | StopReason.NO_CAPACITY | StopReason.START_TIMEOUT:
-            if evidence.has_started:
-                return lost(task, verdict.Lost(evidence, f"{said}; some code of it had run"), now)
+            if evidence.has_started or evidence.is_start_unknown:
+                return lost(task, verdict.Lost(evidence, f"{said}; some code of it may have run"), now)
             is_capacity = ending.reason is StopReason.NO_CAPACITY
             return not_started(task, verdict.NotStarted(evidence, said, is_capacity), now, at_once=True)
         case _:

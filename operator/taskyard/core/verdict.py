@@ -4,7 +4,7 @@ The pod's terminal phase says *that* it ended; the main container, by name, says
 not guessed: it is a loss.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from signal import Signals
 from typing import Final
@@ -22,6 +22,8 @@ class Evidence:
     node: str | None = None
     has_started: bool = False
     """Whether any code of the user's ran, init containers included."""
+    is_start_unknown: bool = False
+    """Whether some may have run that nobody saw: the pod had a node, and was gone before it was over."""
     started_at: datetime | None = None
     finished_at: datetime | None = None
     exit_code: int | None = None
@@ -143,7 +145,9 @@ def of_living(pod: Pod, task: Task) -> Evidence:
 
 def without_pod(task: Task, job: Job | None, last_seen: Pod | None) -> Ending:
     """How a run ended whose pods are known to be gone, for certain, without having told."""
-    evidence = _evidence(last_seen, None) if last_seen is not None else Evidence()
+    evidence = NO_EVIDENCE
+    if last_seen is not None:
+        evidence = replace(_evidence(last_seen, None), is_start_unknown=last_seen.node is not None)
     if job is not None and job.succeeded:
         return Succeeded(evidence, is_result_unknown=True)
     if task.status.stop is not None:
