@@ -20,6 +20,8 @@ from taskyard.core.manifest import API_VERSION
 Json = Mapping[str, Any]
 
 PAGE_SIZE: Final = 500
+LOG_LINES: Final = 500
+LOG_BYTES: Final = 1024 * 1024
 REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=15, connect=5)
 LIST_TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=5)
 
@@ -116,6 +118,10 @@ class Cluster(Protocol):
         """A JSON patch of the status, if the object still has the resourceVersion that the patch sets."""
         ...
 
+    async def read_log(self, namespace: str, pod: str, container: str) -> str:
+        """The last lines of a container's log, some more than are needed."""
+        ...
+
     async def delete(
         self,
         kind: Kind,
@@ -189,6 +195,15 @@ class ApiServer:
         at_once = {"gracePeriodSeconds": 0} if force else {}
         return await self._call("DELETE", kind.path(namespace, name), options | at_once)
 
+    async def read_log(self, namespace: str, pod: str, container: str) -> str:
+        # The limit counts from the first of the last lines: it is there for lines without end.
+        query = {"container": container, "tailLines": str(LOG_LINES), "limitBytes": str(LOG_BYTES)}
+        path = f"{PODS.path(namespace, pod)}/log?{urlencode(query)}"
+        status, content, headers = await self._send("GET", path, None, "application/json", REQUEST_TIMEOUT)
+        if status != 200:
+            raise error(status, _json(content) or {}, headers)
+        return content.decode(errors="replace")
+
     async def _call(
         self,
         method: str,
@@ -197,6 +212,20 @@ class ApiServer:
         content_type: str = "application/json",
         limit: aiohttp.ClientTimeout = REQUEST_TIMEOUT,
     ) -> dict[str, Any]:
+        status, content, headers = await self._send(method, path, body, content_type, limit)
+        answer = _json(content)
+        if status < 400 and answer is not None:
+            return answer
+        raise error(status, answer or {}, headers)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Json | Sequence[Json] | None,
+        content_type: str,
+        limit: aiohttp.ClientTimeout,
+    ) -> tuple[int, bytes, Mapping[str, str]]:
         configuration = self._client.configuration
         headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "taskyard"}
         # `call_api` leaves the credentials to its caller; asked each time, a rotated token is read again.
@@ -209,10 +238,7 @@ class ApiServer:
             content = await response.read()  # type: ignore[no-untyped-call]
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
             raise Unavailable(f"{method} {path}: {str(exc) or type(exc).__name__}") from exc
-        answer = _json(content)
-        if response.status < 400 and answer is not None:
-            return answer
-        raise error(response.status, answer or {}, response.headers)
+        return response.status, content, response.headers
 
 
 def _json(body: bytes) -> dict[str, Any] | None:

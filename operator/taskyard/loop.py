@@ -6,6 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, Never, assert_never
 
@@ -24,7 +25,7 @@ from taskyard.cluster import (
     Rejected,
     Unavailable,
 )
-from taskyard.core import announce, manifest, parse, record
+from taskyard.core import announce, logs, manifest, parse, record
 from taskyard.core.decide import decide
 from taskyard.core.model import (
     CreateJob,
@@ -36,8 +37,10 @@ from taskyard.core.model import (
     Hindrance,
     Job,
     Live,
+    Log,
     Look,
     Pod,
+    ReadLog,
     Refusal,
     Snapshot,
     Status,
@@ -56,6 +59,7 @@ FIRST_BACKOFF: Final = 0.5
 LONGEST_BACKOFF: Final = 60.0
 CONFLICTS_AT_ONCE: Final = 3
 ANNOUNCEMENTS_KEPT: Final = 1000
+LOG_PATIENCE: Final = 5.0
 DEFAULT_QUEUE: Final = "default"
 
 
@@ -129,6 +133,10 @@ class Loop:
             if live is None or snapshot is None:
                 return
             decision = decide(snapshot, self._now())
+        if isinstance(decision.action, ReadLog):
+            log = await self._read_log(snapshot.task, decision.action.pod)
+            snapshot = replace(snapshot, log=log)
+            decision = decide(snapshot, self._now())
         try:
             await self._apply(snapshot.task, decision)
         except (Conflict, NotFound):
@@ -170,8 +178,8 @@ class Loop:
                 await self._delete_pod(task, pod, force)
             case DeleteTask():
                 await self._delete_task(task)
-            case Look():
-                raise AssertionError("a look was just taken, and decides")
+            case Look() | ReadLog():
+                raise AssertionError("what was asked for was just read, and decides")
             case _:
                 assert_never(decision.action)
         wake_at = decision.wake_at
@@ -295,6 +303,16 @@ class Loop:
         live = Live(job=await self._read_job(current))
         self._cache.looked(task.uid, self._now())
         return live
+
+    async def _read_log(self, task: Task, pod: str) -> Log:
+        """The end of a run's log. A courtesy too: no verdict waits long for it."""
+        try:
+            async with asyncio.timeout(LOG_PATIENCE):
+                text = await self._cluster.read_log(task.namespace, pod, task.spec.main_container)
+        except (ClusterError, TimeoutError) as exc:
+            logger.info("no log to keep", extra=_fields(task) | {"pod": pod, "why": str(exc)})
+            text = ""
+        return Log(logs.tail(text))
 
     async def _read_job(self, task: Task) -> Job | None:
         try:

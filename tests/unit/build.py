@@ -3,8 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from taskyard.core.model import Container, Exit, Job, Live, Pod, Retry, Snapshot, Spec, Status, Task
-from taskyard.core.words import Backoff, DeadLetterPolicy, OnShutdown, PodPhase, State
+from taskyard.core.model import Container, Exit, Job, Live, Pod, Snapshot, Status, Task
+from taskyard.core.spec import Retry, Spec
+from taskyard.core.words import Backoff, DeadLetterPolicy, LogPolicy, OnShutdown, PodPhase, State
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 SUBMITTED = NOW - timedelta(minutes=10)
@@ -56,6 +57,7 @@ def spec(**changes: Any) -> Spec:
         "rerun": 0,
         "on_shutdown": OnShutdown.RESUBMIT,
         "dead_letter": DeadLetterPolicy.NONE,
+        "logs": LogPolicy.ON_FAILURE,
         "ttl": seconds(86400),
     }
     return Spec(**{**defaults, **changes})

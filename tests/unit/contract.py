@@ -115,6 +115,10 @@ class ClusterContract:
         assert patched["spec"]["activeDeadlineSeconds"] == 1
         assert patched["spec"]["containers"][0]["name"] == "main"
 
+    async def test_a_pod_that_is_not_there_has_no_log(self, cluster: Cluster, namespace: str) -> None:
+        with pytest.raises(NotFound):
+            await cluster.read_log(namespace, "nobody", "main")
+
     async def test_a_deletion_may_name_the_version(self, cluster: Cluster, namespace: str) -> None:
         task = await cluster.create(TASKS, namespace, new_task(unique("t"), namespace))
         name, uid = task["metadata"]["name"], task["metadata"]["uid"]

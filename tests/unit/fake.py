@@ -4,12 +4,13 @@ Tasks get the defaults of the generated CRD, as from an API server: there is no 
 """
 
 import itertools
+import marshal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from taskyard.api.generate import task_crd
-from taskyard.cluster import PODS, TASKS, AlreadyExists, Conflict, Json, Kind, NotFound, Page
+from taskyard.cluster import PODS, TASKS, AlreadyExists, Conflict, Json, Kind, NotFound, Page, Rejected
 from taskyard.core.clocks import said
 
 Object = dict[str, Any]
@@ -30,6 +31,7 @@ class FakeCluster:
         self._uids = itertools.count(1)
         self._page_size = page_size
         self._listeners: list[Listener] = []
+        self.logs: dict[str, str] = {}
         self.calls: list[tuple[str, str]] = []
         self.before_call: Callable[[str, Kind], None] = lambda verb, kind: None
         self.after_call: Callable[[str, Kind], None] = lambda verb, kind: None
@@ -115,6 +117,11 @@ class FakeCluster:
         obj["metadata"]["deletionTimestamp"] = said(self._now())
         return self._store("delete", kind, obj, "MODIFIED")
 
+    async def read_log(self, namespace: str, pod: str, container: str) -> str:
+        self._begin("read_log", PODS)
+        self._find(PODS, namespace, pod)
+        return self.logs.get(pod, "")
+
     # What others do to the cluster; not verbs, never refused.
 
     def put(self, kind: Kind, obj: Object) -> Object:
@@ -164,10 +171,8 @@ class FakeCluster:
 
 
 def copied(value: Any) -> Any:
-    """The same JSON, shared with nobody."""
-    if isinstance(value, dict):
-        return {name: copied(each) for name, each in value.items()}
-    return [copied(each) for each in value] if isinstance(value, list) else value
+    """The same JSON, shared with nobody. By far the fastest way; the simulation copies a lot."""
+    return marshal.loads(marshal.dumps(value))  # noqa: S302 - its own output, a moment ago
 
 
 def only_defaults(schema: Json) -> Object:
@@ -210,6 +215,8 @@ def _patched(target: Object, operations: Sequence[Json]) -> Object:
         match each["op"]:
             case "add":
                 where[last] = copied(each["value"])
+            case "remove" if last not in where:
+                raise Rejected(f"{each['path']} is not there", malformed=True)
             case "remove":
                 del where[last]
             case _:

@@ -12,24 +12,29 @@ from taskyard.core.manifest import job_name
 from taskyard.core.model import (
     CreateJob,
     Decision,
-    Definition,
     DeleteJob,
     DeletePod,
     DeleteTask,
     Error,
     Hindrance,
+    Log,
     Look,
+    Pod,
+    ReadLog,
     Refusal,
     Run,
     Snapshot,
     Status,
+    Wait,
     WriteStatus,
 )
+from taskyard.core.spec import Definition
 from taskyard.core.text import cut
 from taskyard.core.words import (
     RUNS_KEPT,
     TERMINAL_STATES,
     DeadLetterPolicy,
+    LogPolicy,
     PodPhase,
     Reason,
     State,
@@ -59,6 +64,14 @@ NO_QUEUE = Hindrance(Reason.QUEUE_NOT_FOUND, "there is no queue `x`")
 FINAL = {"retry": retry(infrastructure_limit=0)}
 UNKNOWN = Definition("TaskDefinition", "d", "v1")
 REFUSED_NOW = Refusal(malformed=False, message="exceeded quota", at=NOW)
+
+
+def verdict(situation: Snapshot) -> Status:
+    """What is written when the log, where one is asked for, has been read."""
+    decision = decide(situation, NOW)
+    if isinstance(decision.action, ReadLog):
+        decision = decide(replace(situation, log=Log("the end")), NOW)
+    return written(decision)
 
 
 def written(decision: Decision) -> Status:
@@ -402,7 +415,7 @@ def test_action(situation: Snapshot, action: object) -> None:
     ],
 )
 def test_written_state(situation: Snapshot, state: State, reason: str | None) -> None:
-    status = written(decide(situation, NOW))
+    status = verdict(situation)
     assert (status.state, status.reason) == (state, reason)
     assert status.observed_generation == situation.task.generation
 
@@ -462,7 +475,11 @@ def test_written_state(situation: Snapshot, state: State, reason: str | None) ->
         pytest.param(
             snapshot(
                 task(
-                    State.UNSCHEDULED, reason="Suspended", message="`suspend` is set", wants={"suspend": True}
+                    State.UNSCHEDULED,
+                    reason="Suspended",
+                    message="`suspend` is set",
+                    waiting=(Wait(Reason.SUSPENDED, "`suspend` is set"),),
+                    wants={"suspend": True},
                 )
             ),
             None,
@@ -475,6 +492,7 @@ def test_written_state(situation: Snapshot, state: State, reason: str | None) ->
                     next_retry_at=NOW + seconds(7),
                     reason="RetryDelay",
                     message="retry 1 of 2",
+                    waiting=(Wait(Reason.RETRY_DELAY, "retry 1 of 2"),),
                     wants={"good_until": NOW + seconds(9)},
                 )
             ),
@@ -539,7 +557,7 @@ def test_a_verdict_completes_the_record_of_its_run() -> None:
         started_at=STARTED,
         runs=(Run(0, 1, RUN, pod="hello-1-abcde", node="n", started_at=STARTED),),
     )
-    status = written(decide(snapshot(of, pod(PodPhase.FAILED, ended(3))), NOW))
+    status = verdict(snapshot(of, pod(PodPhase.FAILED, ended(3))))
     assert (status.completed_at, status.failed_at, status.run_count) == (NOW, NOW, 1)
     assert status.result is not None
     assert status.result.error == Error("ExitCode", "the container `main` exited with code 3")
@@ -564,7 +582,7 @@ def test_a_malformed_task_has_no_run() -> None:
 def test_the_history_keeps_the_last_runs() -> None:
     runs = tuple(Run(number, number + 1, State.FAILED) for number in range(RUNS_KEPT))
     of = task(RUN, run=RUNS_KEPT, attempt=11, run_count=RUNS_KEPT, runs=runs)
-    status = written(decide(snapshot(of, pod(PodPhase.FAILED, ended(1), attempt=11)), NOW))
+    status = verdict(snapshot(of, pod(PodPhase.FAILED, ended(1), attempt=11)))
     assert [run.number for run in status.runs] == list(range(1, RUNS_KEPT + 1))
     assert status.run_count == RUNS_KEPT + 1
 
@@ -649,3 +667,74 @@ def test_a_later_run_is_a_retry() -> None:
     of = task(CLAIM, attempt=2, run=1, run_count=1, started_at=CLAIMED, runs=runs)
     status = written(decide(snapshot(of, pod(PodPhase.RUNNING, started(), attempt=2)), NOW))
     assert (status.started_at, status.retried_at, status.run_count) == (CLAIMED, STARTED, 2)
+
+
+FAILED_POD = pod(PodPhase.FAILED, ended(3))
+SUCCEEDED_POD = pod(PodPhase.SUCCEEDED, ended(0))
+
+
+@pytest.mark.parametrize(
+    ("policy", "its_pod", "is_read"),
+    [
+        pytest.param(LogPolicy.ON_FAILURE, FAILED_POD, True, id="a failure, as by default"),
+        pytest.param(LogPolicy.ALWAYS, FAILED_POD, True, id="a failure, as always"),
+        pytest.param(LogPolicy.NONE, FAILED_POD, False, id="nobody wants it"),
+        pytest.param(LogPolicy.ALWAYS, SUCCEEDED_POD, False, id="a success is not kept waiting for it"),
+        pytest.param(LogPolicy.ON_FAILURE, replace(FAILED_POD, gone=True), False, id="the pod is gone"),
+    ],
+)
+def test_a_log_is_read_before_an_unsuccessful_verdict(policy: LogPolicy, its_pod: Pod, is_read: bool) -> None:
+    situation = snapshot(task(RUN, wants={"logs": policy}), its_pod)
+    action = decide(situation, NOW).action
+    assert isinstance(action, ReadLog) is is_read
+    assert verdict(situation).log_tail == ("the end" if is_read else None)
+
+
+def test_a_run_that_is_retried_is_not_kept_waiting_for_its_log() -> None:
+    of = task(RUN, wants={"retry": retry(limit=1)})
+    assert written(decide(snapshot(of, FAILED_POD), NOW)).state is PENDING
+
+
+def test_the_log_of_a_success_is_read_after_its_verdict() -> None:
+    of = task(State.COMPLETED, wants={"logs": LogPolicy.ALWAYS}, runs=(Run(0, 1, State.COMPLETED, pod="p"),))
+    assert decide(snapshot(of), NOW) == Decision(ReadLog("p"))
+    assert written(decide(snapshot(of, log=Log("")), NOW)).log_tail == "", "nothing is an answer too"
+
+
+def test_everything_that_holds_a_task_is_told_in_order() -> None:
+    of = task(PENDING, wants={"suspend": True, "run_at": NOW + seconds(1), "definition": UNKNOWN})
+    status = written(decide(snapshot(of, hold=NO_QUEUE), NOW))
+    assert [each.reason for each in status.waiting] == [
+        "Suspended",
+        "NotBefore",
+        "DefinitionNotFound",
+        "QueueNotFound",
+    ]
+    assert (status.reason, status.message) == (status.waiting[0].reason, status.waiting[0].message)
+
+
+def test_a_suspended_retry_does_not_forget_why_it_is_one() -> None:
+    delay = Wait(Reason.RETRY_DELAY, "retry 1 of 2, after: m")
+    of = task(State.DELAYED, wants={"suspend": True}, next_retry_at=NOW + seconds(9), waiting=(delay,))
+    held = written(decide(snapshot(of), NOW))
+    assert held.waiting[1:] == (delay,)
+    resumed = task(State.UNSCHEDULED, next_retry_at=NOW + seconds(9), waiting=held.waiting)
+    status = written(decide(snapshot(resumed), NOW))
+    assert (status.state, status.message, status.waiting) == (State.DELAYED, delay.message, (delay,))
+
+
+@pytest.mark.parametrize(
+    "situation",
+    [
+        pytest.param(snapshot(task(PENDING, waiting=(Wait(Reason.SUSPENDED, "s"),))), id="claimed"),
+        pytest.param(
+            snapshot(task(CLAIM, waiting=(Wait(Reason.NO_POD, "s"),)), pod(PodPhase.RUNNING, started())),
+            id="running",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM, waiting=(Wait(Reason.NO_POD, "s"),)), SUCCEEDED_POD), id="resolved"
+        ),
+    ],
+)
+def test_what_goes_on_waits_for_nothing(situation: Snapshot) -> None:
+    assert written(decide(situation, NOW)).waiting == ()

@@ -59,6 +59,40 @@ async def test_a_task_that_exits_3_fails_with_the_evidence() -> None:
     assert (status["state"], status["reason"], status["runs"][0]["exitCode"]) == ("Failed", "ExitCode", 3)
 
 
+async def test_the_log_of_a_failure_is_kept_and_one_that_cannot_be_read_is_not_waited_for() -> None:
+    world = World()
+    operator = await world.operator()
+    await world.submit("told")
+    await world.submit("untold")
+    await operator.settle()
+    world.make_pods()
+    names = [each["metadata"]["name"] for each in world.cluster.all(PODS)]
+    (told,) = (name for name in names if name.startswith("told"))
+    world.cluster.logs[told] = "last words"
+
+    def refuse(verb: str, kind: Kind) -> None:
+        if verb == "read_log" and world.status("told")["state"] == "Failed":
+            raise Unavailable("the kubelet does not answer")
+
+    world.cluster.before_call = refuse
+    world.pod_ends(3)
+    await operator.settle()
+    assert (world.status("told")["state"], world.status("told")["logTail"]) == ("Failed", "last words")
+    assert (world.status("untold")["state"], world.status("untold")["logTail"]) == ("Failed", "")
+
+
+async def test_the_log_of_a_success_is_kept_when_asked_for() -> None:
+    world = World()
+    operator = await world.operator()
+    await world.submit(logs="Always")
+    await operator.settle()
+    world.make_pods()
+    world.cluster.logs[world.cluster.all(PODS)[0]["metadata"]["name"]] = "all is well"
+    world.pod_ends()
+    await operator.settle()
+    assert (world.status()["state"], world.status()["logTail"]) == ("Completed", "all is well")
+
+
 async def test_a_whole_life_costs_four_writes_and_no_read() -> None:
     world = World()
     operator = await world.operator()

@@ -6,24 +6,14 @@ from typing import Any
 import pytest
 
 from taskyard.core import parse
-from taskyard.core.model import (
-    Container,
-    Definition,
-    Error,
-    Exit,
-    Expected,
-    Hindrance,
-    Result,
-    Run,
-    Status,
-    Stop,
-    Value,
-)
+from taskyard.core.model import Container, Error, Exit, Hindrance, Result, Run, Status, Stop, Value, Wait
 from taskyard.core.record import status_json
+from taskyard.core.spec import Definition, Expected
 from taskyard.core.words import (
     Backoff,
     DeadLetterPolicy,
     Flaw,
+    LogPolicy,
     OnShutdown,
     PodPhase,
     Reason,
@@ -108,6 +98,7 @@ def test_everything_that_a_user_may_ask_for_is_read() -> None:
         "rerun": 11,
         "onShutdown": "Stop",
         "deadLetterPolicy": "Save",
+        "logs": "Always",
         "ttlSecondsAfterFinished": 12,
     }
     assert parse.task(BARE_TASK | {"spec": asked}).spec == spec(
@@ -136,6 +127,7 @@ def test_everything_that_a_user_may_ask_for_is_read() -> None:
         rerun=11,
         on_shutdown=OnShutdown.STOP,
         dead_letter=DeadLetterPolicy.SAVE,
+        logs=LogPolicy.ALWAYS,
         ttl=seconds(12),
     )
 
@@ -215,7 +207,9 @@ EVERYTHING = Status(
     failed_at=NOW,
     next_retry_at=NOW,
     stop=Stop(StopReason.TIMEOUT, NOW),
+    waiting=(Wait(Reason.SUSPENDED, "s"), Wait(Reason.QUEUE_NOT_FOUND, "q")),
     result=Result(Value({"x": None}), Error("C", "m", "t"), (Flaw.TRUNCATED,)),
+    log_tail="x" * 8000,
     runs=RUNS,
 )
 

@@ -18,7 +18,7 @@ def added(patch: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         each["path"].removeprefix("/status/"): each["value"]
         for each in patch
-        if each["op"] == "add" and each != GUARD
+        if each["op"] == "add" and each != GUARD and each["value"] is not None
     }
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from taskyard.core.model import Error, Expected, Retry, Task
+from taskyard.core.model import Error, Task
 from taskyard.core.retry import chance, curve, delay_before, is_expected, next_start, why_not
+from taskyard.core.spec import Expected, Retry
 from taskyard.core.words import Backoff, ErrorCode, State
 from tests.unit.build import NOW, retry, seconds, task
 

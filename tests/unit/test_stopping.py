@@ -1,5 +1,6 @@
 """Stopping a run: why, and then how, one step at a time."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from taskyard.core.model import (
     DeletePod,
     EndPod,
     Hindrance,
+    Log,
     Look,
     Pod,
     Snapshot,
@@ -269,7 +271,7 @@ def test_then_one_step_at_a_time(situation: Snapshot, decision: Decision) -> Non
     ],
 )
 def test_and_the_verdict_comes_last(situation: Snapshot) -> None:
-    action = decide(situation, NOW).action
+    action = decide(replace(situation, log=Log("")), NOW).action
     assert isinstance(action, WriteStatus)
     assert (action.status.state, action.status.stop) == (State.CANCELLED, None)
 

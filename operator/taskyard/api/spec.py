@@ -30,6 +30,7 @@ from taskyard.core.words import (
     Backoff,
     DeadLetterPolicy,
     DefinitionKind,
+    LogPolicy,
     OnShutdown,
 )
 
@@ -220,6 +221,11 @@ class TaskSpec(Model):
         DeadLetterPolicy.NONE,
         description="Whether a task that did not succeed goes with its TTL (`None`), or is kept for inspection and"
         " another run (`Save`). It never changes.",
+    )
+    logs: LogPolicy = Field(
+        LogPolicy.ON_FAILURE,
+        description="When the end of the last run's log, 8 KiB of stdout and stderr, is kept in `status.logTail`: when"
+        " the task did not succeed (`OnFailure`), also when it did (`Always`), or never (`None`). It never changes.",
     )
     ttl_seconds_after_finished: Annotated[int, whole(0, 10 * YEAR)] = Field(
         86400,

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from taskyard.api.fields import (
+    LIST_ATOMIC,
     LIST_SET,
     AnyJson,
     Code,
@@ -21,7 +22,7 @@ from taskyard.api.fields import (
     Signal,
     list_map,
 )
-from taskyard.core.words import RUNS_KEPT, Flaw, Phase, State, StopReason
+from taskyard.core.words import LOG_LIMIT, RUNS_KEPT, Flaw, Phase, State, StopReason
 
 
 class ConditionStatus(StrEnum):
@@ -85,6 +86,13 @@ class Stop(Model):
     requested_at: datetime | None = Field(None, description="When that was decided.")
 
 
+class Waiting(Model):
+    """Something that keeps the task from running, now."""
+
+    reason: ReasonWord | None = Field(None, description="Why, in one CamelCase word.")
+    message: Message | None = Field(None, description="Why, in a sentence.")
+
+
 class Run(Model):
     """One run of the task: one Job, one pod."""
 
@@ -108,6 +116,8 @@ class Run(Model):
 
 
 Conditions = Annotated[list[Condition], Field(max_length=8, json_schema_extra=list_map("type"))]
+Waits = Annotated[list[Waiting], Field(max_length=32, json_schema_extra=LIST_ATOMIC)]
+LogTail = Annotated[str, StringConstraints(max_length=LOG_LIMIT)]
 Runs = Annotated[list[Run], Field(max_length=RUNS_KEPT, json_schema_extra=list_map("number"))]
 
 
@@ -175,5 +185,13 @@ class TaskStatus(Model):
     stop: Stop | None = Field(
         None, description="The stop that is under way, recorded before anything is stopped."
     )
+    waiting: Waits | None = Field(
+        None,
+        description="Everything that keeps the task from running, now; the first is also its `reason`. Absent when"
+        " nothing does.",
+    )
     result: Result | None = Field(None, description="What the task left behind.")
+    log_tail: LogTail | None = Field(
+        None, description="The end of the last run's log, stdout and stderr, as `logs` asks for it."
+    )
     runs: Runs | None = Field(None, description=f"The last {RUNS_KEPT} runs, oldest first.")

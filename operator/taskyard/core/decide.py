@@ -7,10 +7,9 @@ the next rung, or nothing.
 """
 
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
-from taskyard.core import clocks, launch, manifest, outcome, say, stopping, text, verdict
+from taskyard.core import clocks, launch, logs, manifest, outcome, say, stopping, verdict, waiting
 from taskyard.core.model import (
     Decision,
     DeleteJob,
@@ -19,14 +18,12 @@ from taskyard.core.model import (
     Error,
     Look,
     Pod,
+    ReadLog,
     Run,
     Snapshot,
     Status,
 )
 from taskyard.core.words import ACTIVE_STATES, ErrorCode, Reason, State
-
-DEFINITION_GRACE: Final = timedelta(seconds=60)
-"""In which a definition may still arrive after a task that names it."""
 
 
 def decide(snapshot: Snapshot, now: datetime) -> Decision:
@@ -73,10 +70,21 @@ def rest(snapshot: Snapshot, now: datetime) -> Decision:
         return say.NOTHING
     if task.spec.rerun > task.status.observed_rerun:
         return say.write(snapshot, run_again(task.status, now))
+    if logs.is_awaited(task.spec, task.status):
+        return keep_log(snapshot)
     delete_at = clocks.delete_at(task)
     if clocks.has_struck(delete_at, now):
         return Decision(DeleteTask())
     return say.acknowledge(snapshot, wake_at=delete_at)
+
+
+def keep_log(snapshot: Snapshot) -> Decision:
+    """A success has its verdict already; now there is time for its log."""
+    pod = logs.pod_of(snapshot.task.status)
+    if snapshot.log is None and pod is not None:
+        return Decision(ReadLog(pod))
+    tail = snapshot.log.tail if snapshot.log is not None else ""
+    return say.write(snapshot, replace(snapshot.task.status, log_tail=tail))
 
 
 def run_again(status: Status, now: datetime) -> Status:
@@ -96,93 +104,31 @@ def run_again(status: Status, now: datetime) -> Status:
 
 
 def wait(snapshot: Snapshot, now: datetime) -> Decision:
-    """Unclaimed: claim it when it may go."""
-    task, spec = snapshot.task, snapshot.task.spec
+    """Unclaimed: claim it when nothing holds it any more."""
+    task = snapshot.task
     is_busy = any(pod.is_alive for pod in snapshot.pods)
-    not_before = clocks.not_before(task)
     if task.deleting:
         return say.NOTHING
-    if spec.cancel and not is_busy:
+    if task.spec.cancel and not is_busy:
         return say.write(snapshot, outcome.cancelled(task, verdict.NO_EVIDENCE, now))
     if clocks.has_struck(clocks.deadline(task), now):
         return say.write(snapshot, outcome.deadline_exceeded(task, verdict.NO_EVIDENCE, now))
     if clocks.has_struck(clocks.good_until(task), now):
         return say.write(snapshot, outcome.expired(task, verdict.NO_EVIDENCE, now))
-    if spec.suspend:
-        return stay(snapshot, now, State.UNSCHEDULED, Reason.SUSPENDED, "`suspend` is set")
-    if not_before is not None and now < not_before:
-        return delay(snapshot, now, not_before)
-    if is_busy:
-        earlier = "waiting until an earlier pod of this task has ended"  # one pod at a time
-        return stay(snapshot, now, State.PENDING, Reason.EARLIER_POD, earlier)
-    if spec.definition is not None and not snapshot.definition_found:
-        return await_definition(snapshot, now)
-    if snapshot.hold is not None:
-        return stay(snapshot, now, State.PENDING, snapshot.hold.reason, snapshot.hold.message)
+    reasons = waiting.holds(snapshot, now)
+    if reasons and clocks.has_struck(waiting.dropped_at(snapshot, reasons, now), now):
+        return drop(snapshot, reasons[0].message, now)
+    if reasons:
+        return waiting.stay(snapshot, reasons, now)
     if task.status.attempt > 0 and snapshot.live is None:
         return Decision(Look())  # a second pod would be the worst that could happen: no cache is asked here
     return claim(snapshot, now)
 
 
-def delay(snapshot: Snapshot, now: datetime, until: datetime) -> Decision:
-    """Not yet. Before a retry the status says already what it waits for, and why there is one."""
-    status = snapshot.task.status
-    if status.next_retry_at == until and status.state is State.DELAYED:
-        return say.acknowledge(snapshot, wake_at=_next_clock(snapshot, now))
-    if status.next_retry_at == until:
-        reason, message = Reason.RETRY_DELAY, f"the next run is not before {clocks.said(until)}"
-    else:
-        reason, message = Reason.NOT_BEFORE, f"not before {clocks.said(until)}"
-    return stay(snapshot, now, State.DELAYED, reason, message)
-
-
-def await_definition(snapshot: Snapshot, now: datetime) -> Decision:
-    """Its definition is not registered: it may arrive a moment later, but not much later."""
-    task, wanted = snapshot.task, snapshot.task.spec.definition
-    assert wanted is not None
-    said = f"no version `{wanted.version}` of a {wanted.kind} `{wanted.name}` is registered"
-    since = eligible_since(snapshot, now)
-    if now >= since + DEFINITION_GRACE:
-        error = Error(ErrorCode.DEFINITION_NOT_FOUND, said)
-        return say.write(snapshot, outcome.ended(task, State.DROPPED, error, verdict.NO_EVIDENCE, now))
-    by = since + DEFINITION_GRACE
-    return stay(snapshot, now, State.PENDING, Reason.DEFINITION_NOT_FOUND, said, by)
-
-
-def stay(
-    snapshot: Snapshot,
-    now: datetime,
-    state: State,
-    reason: Reason,
-    message: str,
-    until: datetime | None = None,
-) -> Decision:
-    """Wait in that state, for that reason; said once, not again and again."""
-    status = snapshot.task.status
-    is_eligible = state is State.PENDING
-    status = replace(
-        status,
-        state=state,
-        reason=reason,
-        message=text.cut(message),
-        enqueued_at=eligible_since(snapshot, now) if is_eligible else None,
-    )
-    wake_at = clocks.next_of(now, (until, _next_clock(snapshot, now)))
-    if status == snapshot.task.status:
-        return say.acknowledge(snapshot, wake_at)
-    return say.write(snapshot, status, wake_at)
-
-
-def eligible_since(snapshot: Snapshot, now: datetime) -> datetime:
-    """When it became this task's turn to wait for nothing but a slot."""
-    task, status = snapshot.task, snapshot.task.status
-    if status.enqueued_at is not None:
-        return status.enqueued_at
-    if status.state is State.UNSCHEDULED:
-        return now
-    return max(
-        each for each in (clocks.counted_from(task), clocks.not_before(task), None) if each is not None
-    )
+def drop(snapshot: Snapshot, message: str, now: datetime) -> Decision:
+    """What it names to run is not there, and nobody brought it."""
+    error = Error(ErrorCode.DEFINITION_NOT_FOUND, message)
+    return say.write(snapshot, outcome.ended(snapshot.task, State.DROPPED, error, verdict.NO_EVIDENCE, now))
 
 
 def claim(snapshot: Snapshot, now: datetime) -> Decision:
@@ -194,17 +140,13 @@ def claim(snapshot: Snapshot, now: datetime) -> Decision:
         reason=None,
         message=None,
         attempt=status.attempt + 1,
-        enqueued_at=eligible_since(snapshot, now),
+        enqueued_at=waiting.eligible_since(snapshot, now),
         next_retry_at=None,
         claimed_at=now,
         claimed_by=snapshot.claimer,
+        waiting=(),
     )
     return say.write(snapshot, status)
-
-
-def _next_clock(snapshot: Snapshot, now: datetime) -> datetime | None:
-    task = snapshot.task
-    return clocks.next_of(now, (clocks.not_before(task), clocks.good_until(task), clocks.deadline(task)))
 
 
 # Claimed or running.
@@ -219,9 +161,10 @@ def follow(snapshot: Snapshot, now: datetime) -> Decision:
     if alive:
         return attend(snapshot, min(alive, key=_age), now)
     if over:
-        ending = verdict.of_pod(max(over, key=_age), task)
+        pod = max(over, key=_age)
+        ending = verdict.of_pod(pod, task)
         assert ending is not None
-        return resolve(snapshot, ending, now)
+        return resolve(snapshot, ending, now, pod)
     if any(pod.is_alive for pod in snapshot.pods):
         return say.acknowledge(snapshot)  # a stray is being stopped: nothing is over while it lives
     if task.status.state is State.CLAIMED and not pods and task.status.stop is None:
@@ -268,7 +211,7 @@ def begin(snapshot: Snapshot, pod: Pod, started_at: datetime) -> Decision:
         started_at=started_at,
     )
     status = outcome.with_start(outcome.with_run(task.status, run), run)
-    return say.write(snapshot, replace(status, state=State.RUNNING, reason=None, message=None))
+    return say.write(snapshot, replace(status, state=State.RUNNING, reason=None, message=None, waiting=()))
 
 
 def await_start(snapshot: Snapshot, pod: Pod, wake_at: datetime | None) -> Decision:
@@ -303,9 +246,14 @@ def close(snapshot: Snapshot, last_seen: Pod | None, now: datetime) -> Decision:
     return resolve(snapshot, verdict.without_pod(task, own, last_seen), now)
 
 
-def resolve(snapshot: Snapshot, ending: verdict.Ending, now: datetime) -> Decision:
+def resolve(snapshot: Snapshot, ending: verdict.Ending, now: datetime, pod: Pod | None = None) -> Decision:
     """The run is over: the task has its verdict, or another run."""
-    return say.write(snapshot, outcome.of(snapshot.task, ending, now))
+    status = outcome.of(snapshot.task, ending, now)
+    if snapshot.log is not None:
+        return say.write(snapshot, replace(status, log_tail=snapshot.log.tail))
+    if pod is not None and logs.is_wanted(snapshot.task.spec, status, pod):
+        return Decision(ReadLog(pod.name))
+    return say.write(snapshot, status)
 
 
 def _age(pod: Pod) -> tuple[datetime, str]:

@@ -42,7 +42,7 @@ def create_job(snapshot: Snapshot, now: datetime, clock: datetime | None) -> Dec
     """Create the Job, unless the API server has just refused it."""
     refusal = snapshot.refusal
     if snapshot.task.deleting:
-        return say.NOTHING
+        return Decision(wake_at=clock)
     if refusal is None:
         return Decision(CreateJob())
     if refusal.malformed:

@@ -5,82 +5,11 @@ see `parse.task`.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from taskyard.core.words import (
-    Backoff,
-    DeadLetterPolicy,
-    Flaw,
-    OnShutdown,
-    PodPhase,
-    Reason,
-    State,
-    StopReason,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """`retry.expected`: which of the task's own failures are worth another run."""
-
-    exit_codes: frozenset[int]
-    errors: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """`spec.retry`. `expected` absent: every failure is."""
-
-    limit: int
-    backoff: Backoff
-    delay: timedelta | None
-    max_delay: timedelta
-    intervals: tuple[timedelta, ...]
-    expected: Expected | None
-    infrastructure_limit: int
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """`spec.definitionRef`."""
-
-    kind: str
-    name: str
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """`Task.spec`, less the template and the input, which only a launch needs.
-
-    Defaults are the API server's business: whatever has one in the CRD is always there.
-    """
-
-    main_container: str
-    grace: timedelta
-    """Between SIGTERM and SIGKILL."""
-    definition: Definition | None
-    queue: str
-    priority: int
-    run_at: datetime | None
-    start_delay: timedelta | None
-    good_until: datetime | None
-    good_for: timedelta | None
-    deadline: datetime | None
-    deadline_after: timedelta | None
-    schedule_timeout: timedelta
-    start_timeout: timedelta
-    start_limit: int
-    timeout: timedelta | None
-    retry: Retry
-    unreachable_timeout: timedelta | None
-    suspend: bool
-    cancel: bool
-    rerun: int
-    on_shutdown: OnShutdown
-    dead_letter: DeadLetterPolicy
-    ttl: timedelta
+from taskyard.core.spec import Spec
+from taskyard.core.words import Flaw, PodPhase, Reason, State, StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +39,14 @@ class Result:
     ok: Value | None = None
     error: Error | None = None
     flaws: tuple[Flaw, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One entry of `status.waiting`: something that keeps the task from running, now."""
+
+    reason: Reason
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +106,9 @@ class Status:
     failed_at: datetime | None = None
     next_retry_at: datetime | None = None
     stop: Stop | None = None
+    waiting: tuple[Wait, ...] = ()
     result: Result | None = None
+    log_tail: str | None = None
     runs: tuple[Run, ...] = ()
 
     @property
@@ -321,6 +260,13 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
+class Log:
+    """What a read of a run's log showed a moment ago: its end, or nothing where there is none any more."""
+
+    tail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """All that `decide` may know: one Task, what belongs to it, and facts about the rest of the world."""
 
@@ -335,6 +281,7 @@ class Snapshot:
     looked_at: datetime | None = None
     vanished: bool = False
     live: Live | None = None
+    log: Log | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +335,14 @@ class Look:
     """Read the Task, its pods and its Job from the API server, then decide again. Not a write."""
 
 
-Action = WriteStatus | CreateJob | SuspendJob | DeleteJob | EndPod | DeletePod | DeleteTask | Look
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """Read the end of the main container's log, then decide again. Not a write."""
+
+    pod: str
+
+
+Action = WriteStatus | CreateJob | SuspendJob | DeleteJob | EndPod | DeletePod | DeleteTask | Look | ReadLog
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, assert_never
 
-from taskyard.core import clocks, manifest, retry, verdict
-from taskyard.core.model import Error, Result, Run, Status, Task
+from taskyard.core import clocks, manifest, retry, text, verdict
+from taskyard.core.model import Error, Result, Run, Status, Task, Wait
 from taskyard.core.words import RUNS_KEPT, ErrorCode, Flaw, OnShutdown, Reason, State, StopReason
 
 REJECTED_AGAIN_AFTER: Final = timedelta(seconds=10)
@@ -196,12 +196,14 @@ def resolved(status: Status, now: datetime) -> Status:
         failed_at=now if status.state is State.FAILED else None,
         next_retry_at=None,
         stop=None,
+        waiting=(),
     )
 
 
 def requeued(status: Status, now: datetime, start: datetime, reason: Reason, message: str) -> Status:
     """Back in the queue, from `start` on; the claim is cleared, and the next run has the next number."""
     is_delayed = start > now
+    message = text.cut(message)
     return replace(
         status,
         state=State.DELAYED if is_delayed else State.PENDING,
@@ -213,6 +215,7 @@ def requeued(status: Status, now: datetime, start: datetime, reason: Reason, mes
         claimed_at=None,
         claimed_by=None,
         stop=None,
+        waiting=(Wait(reason, message),) if is_delayed else (),
         result=None,
     )
 

@@ -7,29 +7,28 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, Final
 
-from taskyard.core import manifest
+from taskyard.core import logs, manifest
 from taskyard.core.model import (
     Container,
-    Definition,
     Error,
     Exit,
-    Expected,
     Hindrance,
     Job,
     Pod,
     Result,
-    Retry,
     Run,
-    Spec,
     Status,
     Stop,
     Task,
     Value,
+    Wait,
 )
+from taskyard.core.spec import Definition, Expected, Retry, Spec
 from taskyard.core.words import (
     Backoff,
     DeadLetterPolicy,
     Flaw,
+    LogPolicy,
     OnShutdown,
     PodPhase,
     Reason,
@@ -53,7 +52,8 @@ def task(obj: Json) -> Task:
     """A Task, less what only a launch needs; of a resolved one only what can still matter: there are so many."""
     metadata, recorded = obj["metadata"], obj.get("status", {})
     spec, status = _spec(obj["spec"]), _status(recorded, _time(metadata["creationTimestamp"]))
-    is_at_rest = status.state.is_terminal and spec.rerun <= status.observed_rerun
+    is_settled = spec.rerun <= status.observed_rerun and not logs.is_awaited(spec, status)
+    is_at_rest = status.state.is_terminal and is_settled
     return Task(
         namespace=intern(metadata["namespace"]),
         name=metadata["name"],
@@ -104,6 +104,7 @@ def _spec(spec: Json) -> Spec:
         rerun=spec["rerun"],
         on_shutdown=OnShutdown(spec["onShutdown"]),
         dead_letter=DeadLetterPolicy(spec["deadLetterPolicy"]),
+        logs=LogPolicy(spec["logs"]),
         ttl=_seconds(spec["ttlSecondsAfterFinished"]),
     )
 
@@ -210,13 +211,19 @@ def _status(recorded: Json, created_at: datetime) -> Status:
         failed_at=_maybe_time(recorded.get("failedAt")),
         next_retry_at=_maybe_time(recorded.get("nextRetryAt")),
         stop=_stop(recorded["stop"]) if "stop" in recorded else None,
+        waiting=tuple(_wait(each) for each in recorded.get("waiting", [])),
         result=_result(recorded["result"]) if "result" in recorded else None,
+        log_tail=recorded.get("logTail"),
         runs=tuple(_run(each) for each in recorded.get("runs", [])),
     )
 
 
 def _stop(recorded: Json) -> Stop:
     return Stop(StopReason(recorded["reason"]), _time(recorded["requestedAt"]))
+
+
+def _wait(recorded: Json) -> Wait:
+    return Wait(Reason(recorded["reason"]), recorded["message"])
 
 
 def _result(recorded: Json) -> Result:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from taskyard.core import clocks
-from taskyard.core.model import Error, Result, Run, Status, Stop, Task
+from taskyard.core.model import Error, Result, Run, Status, Stop, Task, Wait
 from taskyard.core.text import cut
 from taskyard.core.words import State
 
@@ -23,12 +23,19 @@ def status_patch(task: Task, status: Status, now: datetime) -> list[Operation]:
     return [
         {"op": "add", "path": "/metadata/resourceVersion", "value": str(task.resource_version)},
         *({"op": "add", "path": f"/status/{key}", "value": value} for key, value in changed.items()),
-        *({"op": "remove", "path": f"/status/{key}"} for key in before if key not in after),
+        *(each for key in before if key not in after for each in _removal(f"/status/{key}")),
     ]
 
 
+def _removal(path: str) -> list[Operation]:
+    """What is not there cannot be removed: that would be an error, and no conflict. So it is put there first."""
+    return [{"op": "add", "path": path, "value": None}, {"op": "remove", "path": path}]
+
+
 def status_json(status: Status) -> dict[str, Any]:
-    return _present(
+    # A log is longer than a message, and was cut when it was read.
+    log = {"logTail": status.log_tail} if status.log_tail is not None else {}
+    return log | _present(
         {
             "state": str(status.state),
             "phase": str(status.state.phase),
@@ -54,6 +61,7 @@ def status_json(status: Status) -> dict[str, Any]:
             "failedAt": status.failed_at,
             "nextRetryAt": status.next_retry_at,
             "stop": _stop(status.stop) if status.stop is not None else None,
+            "waiting": [_wait(each) for each in status.waiting] or None,
             "result": _result(status.result) if status.result is not None else None,
             "runs": [_run(run) for run in status.runs] or None,
         }
@@ -62,6 +70,10 @@ def status_json(status: Status) -> dict[str, Any]:
 
 def _stop(stop: Stop) -> dict[str, Any]:
     return _present({"reason": str(stop.reason), "requestedAt": stop.requested_at})
+
+
+def _wait(wait: Wait) -> dict[str, Any]:
+    return _present({"reason": str(wait.reason), "message": wait.message})
 
 
 def _result(result: Result) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from taskyard.core import clocks
-from taskyard.core.model import Error, Retry, Task
+from taskyard.core.model import Error, Task
+from taskyard.core.spec import Retry
 from taskyard.core.words import Backoff, ErrorCode
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from taskyard.core import text
-from taskyard.core.model import Decision, Snapshot, Status, WriteStatus
+from taskyard.core.model import Decision, Snapshot, Status, Wait, WriteStatus
 from taskyard.core.words import Reason
 
 NOTHING: Final = Decision()
@@ -32,7 +32,8 @@ def explain(
     message = None if message is None else text.cut(message)
     if (status.reason, status.message) == (reason, message):
         return acknowledge(snapshot, wake_at)
-    return write(snapshot, replace(status, reason=reason, message=message), wake_at)
+    waiting = (Wait(reason, message or ""),) if reason is not None else ()
+    return write(snapshot, replace(status, reason=reason, message=message, waiting=waiting), wake_at)
 
 
 def write(snapshot: Snapshot, status: Status, wake_at: datetime | None = None) -> Decision:

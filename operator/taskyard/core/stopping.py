@@ -105,7 +105,7 @@ def requested(status: Status, reason: StopReason, message: str, now: datetime) -
     """The reason, on record before anything is stopped."""
     said = message if reason in KEEPS_ITS_WORDS else f"stopping: {message}"
     stop = Stop(reason, now)
-    return replace(status, reason=Reason.STOPPING, message=text.cut(said), stop=stop)
+    return replace(status, reason=Reason.STOPPING, message=text.cut(said), stop=stop, waiting=())
 
 
 KEEPS_ITS_WORDS: Final = frozenset(

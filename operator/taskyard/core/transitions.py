@@ -29,6 +29,10 @@ TRANSITIONS: Final[dict[tuple[State, State], str]] = {
     (State.DELAYED, State.EXCEPTION): f"{_DEADLINE}; or {_TOO_LATE}, after a loss",
     (State.DELAYED, State.CANCELLED): _CANCEL,
     (State.DELAYED, State.EXPIRED): _EXPIRED,
+    (
+        State.DELAYED,
+        State.DROPPED,
+    ): "the time came while no operator was there, and so did the definition's grace",
     (State.UNSCHEDULED, State.DELAYED): "resumed, its time is to come",
     (State.UNSCHEDULED, State.PENDING): "resumed, and something else holds it",
     (State.UNSCHEDULED, State.CLAIMED): "resumed, admitted",

@@ -15,6 +15,9 @@ MESSAGE_LIMIT: Final = 4096
 CODE_LIMIT: Final = 128
 """Characters of an error code that a task reports itself."""
 
+LOG_LIMIT: Final = 8 * 1024
+"""Bytes of a log that are kept in a status: the last ones."""
+
 INPUT_LIMIT: Final = 100 * 1024
 """Bytes of `input` as JSON: a single variable of a process may have 128 KiB."""
 
@@ -173,6 +176,14 @@ class DeadLetterPolicy(StrEnum):
 
     NONE = "None"
     SAVE = "Save"
+
+
+class LogPolicy(StrEnum):
+    """Of which runs the end of the log is kept in the status."""
+
+    NONE = "None"
+    ON_FAILURE = "OnFailure"
+    ALWAYS = "Always"
 
 
 class DefinitionKind(StrEnum):
