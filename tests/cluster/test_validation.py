@@ -335,7 +335,9 @@ def test_accepted_time(admin: Kubectl, field: str, time: str) -> None:
         pytest.param({"retry": {"limit": 3, "intervalsSeconds": [1, 0, 1]}}, id="a list of delays"),
         pytest.param({"retry": {"limit": 1000, "intervalsSeconds": [1] * 1000}}, id="the longest list"),
         pytest.param({"retry": {"limit": 1, "expected": {"exitCodes": [75]}}}, id="retry on an exit code"),
-        pytest.param({"retry": {"limit": 1, "expected": {"errors": ["Timeout", "a b"]}}}, id="retry on errors"),
+        pytest.param(
+            {"retry": {"limit": 1, "expected": {"errors": ["Timeout", "a b"]}}}, id="retry on errors"
+        ),
         pytest.param({"retry": {"infrastructureLimit": 0}, "onShutdown": "Stop"}, id="at most once"),
         pytest.param({"unreachableTimeoutSeconds": 60, "deadLetterPolicy": "Save"}, id="the rest"),
     ],
@@ -379,6 +381,7 @@ def test_defaults_are_filled_in(admin: Kubectl) -> None:
         "rerun": 0,
         "onShutdown": "Resubmit",
         "deadLetterPolicy": "None",
+        "logs": "OnFailure",
         "ttlSecondsAfterFinished": 86400,
     }
     assert found["status"] == {"state": "Pending", "phase": "Waiting"}
@@ -458,6 +461,7 @@ FIXED = [
     pytest.param("waiting", "unreachableTimeoutSeconds", 1, id="unreachableTimeoutSeconds"),
     pytest.param("waiting", "onShutdown", "Stop", id="onShutdown"),
     pytest.param("waiting", "deadLetterPolicy", "Save", id="deadLetterPolicy"),
+    pytest.param("plain", "logs", "Always", id="another share of the log"),
     pytest.param("finished", "queueName", "day", id="another queue, of what is finished"),
 ]
 
