@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,9 +17,13 @@ from cluster.install import install
 from cluster.native import Native
 from cluster.provider import choose
 from cluster.versions import CONTROL_PLANE, NODE
+from tests import parity as parity_table
+from tests.history.recorder import record
+from tests.history.test_recorded import RECORDING
 
 BIN = Path(sys.executable).parent
 SIDE_BY_SIDE = ("-n", "4", "--dist", "worksteal")
+LAST_EVENTS = 2.0  # seconds for the recorder to hear of what the last test did
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,24 @@ def cluster() -> bool:
     provider = choose()
     provider.up()
     install(provider, "task", "python")
-    return _pytest("tests/cluster", *SIDE_BY_SIDE)
+    kubectl = (str(provider.kubectl), f"--kubeconfig={provider.kubeconfig}")
+    with record(kubectl, Path(os.environ[RECORDING])):
+        passed = _pytest("tests/cluster", *SIDE_BY_SIDE)
+        time.sleep(LAST_EVENTS)
+    return passed
+
+
+def history() -> bool | None:
+    """What every Task of the cluster tests went through, step by step, as a watch beside them saw it."""
+    if not Path(os.environ[RECORDING]).exists():
+        print("Nothing was recorded: the part `cluster` must run before.")
+        return None
+    return _pytest("tests/history", "-s")
+
+
+def parity() -> bool:
+    """Each test that docs/parity.md names has passed in this run."""
+    return parity_table.main(Path(os.environ[parity_table.OUTCOMES])) == 0
 
 
 def chart() -> bool:
@@ -78,9 +101,11 @@ PARTS: dict[str, Callable[[], bool | None]] = {
     "machine": machine,
     "chart": chart,
     "cluster": cluster,
+    "history": history,
+    "parity": parity,
     "verify": verify,
 }
-ALL = ("lint", "unit", "machine", "chart", "cluster")
+ALL = ("lint", "unit", "machine", "chart", "cluster", "history", "parity")
 
 
 def main(parts: list[str]) -> int:
@@ -94,7 +119,11 @@ def main(parts: list[str]) -> int:
         except ClusterError as error:
             print(f"tests: {error}", file=sys.stderr)
             return 1
-    outcomes = [_timed(part) for part in parts or ALL]
+    with tempfile.TemporaryDirectory(prefix="taskyard-tests-") as folder:
+        # Of this run only: every pytest adds its outcomes, and the cluster part makes the recording.
+        os.environ[parity_table.OUTCOMES] = str(Path(folder) / "outcomes")
+        os.environ[RECORDING] = str(Path(folder) / "recording")
+        outcomes = [_timed(part) for part in parts or ALL]
     print()
     for outcome in outcomes:
         word = {True: "passed", False: "FAILED", None: "not run"}[outcome.passed]

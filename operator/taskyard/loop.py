@@ -263,7 +263,7 @@ class Loop:
     def _announce(self, event: dict[str, Any]) -> None:
         """Off the hot path. Events are a courtesy: what happened is in the status."""
         if len(self.announcements) >= ANNOUNCEMENTS_KEPT:
-            logger.warning("too many announcements, one is dropped", extra={"event": event["reason"]})
+            logger.warning("too many announcements, one is dropped", extra={"announcement": event["reason"]})
             return
         self.announcements.append(event)
         self._announced.set()
@@ -283,7 +283,7 @@ class Loop:
             except AlreadyExists:
                 pass
             except ClusterError as exc:
-                fields = {"event": event["metadata"]["name"], "why": str(exc)}
+                fields = {"announcement": event["metadata"]["name"], "why": str(exc)}
                 logger.warning("could not post an event", extra=fields)
 
     async def _look(self, task: Task) -> Live | None:

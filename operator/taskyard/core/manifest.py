@@ -43,6 +43,9 @@ DEFAULT_RESULT_PATH: Final = "/dev/termination-log"
 FAILSAFE_SLACK: Final = timedelta(seconds=60)
 """What an operator that is there needs to be faster than the kubelet by itself."""
 
+LONGEST_LIMIT: Final = 2**31 - 1
+"""Seconds that a pod's own limit may have: 68 years, and a `deadline` may be later."""
+
 
 @dataclass(frozen=True, slots=True)
 class Payload:
@@ -176,7 +179,7 @@ def failsafe(task: Task, now: datetime) -> int | None:
         limits.append(spec.start_timeout + spec.timeout + FAILSAFE_SLACK)
     if deadline is not None:
         limits.append(max(deadline - now, timedelta(0)) + FAILSAFE_SLACK)
-    return math.ceil(min(limits).total_seconds()) if limits else None
+    return min(math.ceil(min(limits).total_seconds()), LONGEST_LIMIT) if limits else None
 
 
 def _main_container(task: Task, container: Mapping[str, Any], told: str | None) -> dict[str, Any]:
