@@ -56,6 +56,13 @@ class Dirty:
         self._arrived.set()
 
 
+def _counts(pod: Pod, task: Task | None) -> bool:
+    """Whether a pod is worth remembering: while it lives, and after that as evidence of a run that has no verdict."""
+    if pod.is_alive:
+        return True
+    return task is not None and not task.status.state.is_terminal and pod.attempt >= task.status.attempt
+
+
 @dataclass(slots=True)
 class _Entry:
     task: Task | None = None
@@ -115,6 +122,7 @@ class Cache:
         entry.task = task
         if before is not None and before.status.attempt != task.status.attempt:
             entry.job = entry.refusal = entry.looked_at = None
+            entry.pods = tuple(pod for pod in entry.pods if _counts(pod, task))
         if task.status.state.is_terminal:
             # A resolved Task is remembered for long, and the evidence of its end is in its status.
             entry.job = entry.refusal = entry.looked_at = None
@@ -190,10 +198,10 @@ class Cache:
             self._entries[uid].looked_at = at
 
     def _put_pod(self, entry: _Entry, pod: Pod) -> None:
-        is_evidence = entry.task is not None and not entry.task.status.state.is_terminal
+        before = entry.pods
         others = tuple(known for known in entry.pods if known.uid != pod.uid)
-        entry.pods = (*others, pod) if pod.is_alive or is_evidence else others
-        if not self._drop_if_empty(pod.task_uid):
+        entry.pods = (*others, pod) if _counts(pod, entry.task) else others
+        if not self._drop_if_empty(pod.task_uid) and entry.pods != before:
             self.dirty.mark(pod.task_uid)
 
     def _drop_if_empty(self, uid: str) -> bool:

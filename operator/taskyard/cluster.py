@@ -22,6 +22,8 @@ Json = Mapping[str, Any]
 PAGE_SIZE: Final = 500
 LOG_LINES: Final = 500
 LOG_BYTES: Final = 1024 * 1024
+LONGEST_LOG_LINE: Final = 16 * 1024
+"""As container runtimes write them; a longer one is several."""
 REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=15, connect=5)
 LIST_TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=5)
 
@@ -92,8 +94,10 @@ class Unavailable(ClusterError):
 class Cluster(Protocol):
     """The verbs. The tests' fake has the same ones, and passes the same suite."""
 
-    def pages(self, kind: Kind, namespace: str | None, labels: str | None = None) -> AsyncIterator[Page]:
-        """Everything of a kind, as of now, a page at a time."""
+    def pages(
+        self, kind: Kind, namespace: str | None, labels: str | None = None, fields: str | None = None
+    ) -> AsyncIterator[Page]:
+        """Everything of a kind that these selectors leave, as of now, a page at a time."""
         ...
 
     async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
@@ -146,9 +150,10 @@ class ApiServer:
         self._client = client
 
     async def pages(
-        self, kind: Kind, namespace: str | None, labels: str | None = None
+        self, kind: Kind, namespace: str | None, labels: str | None = None, fields: str | None = None
     ) -> AsyncIterator[Page]:
-        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": labels} if labels else {})
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        query = {"limit": str(PAGE_SIZE)} | {key: value for key, value in selectors.items() if value}
         while True:
             found = await self._call("GET", f"{kind.path(namespace)}?{urlencode(query)}", limit=LIST_TIMEOUT)
             metadata = found["metadata"]
@@ -196,13 +201,19 @@ class ApiServer:
         return await self._call("DELETE", kind.path(namespace, name), options | at_once)
 
     async def read_log(self, namespace: str, pod: str, container: str) -> str:
-        # The limit counts from the first of the last lines: it is there for lines without end.
-        query = {"container": container, "tailLines": str(LOG_LINES), "limitBytes": str(LOG_BYTES)}
+        content = await self._log_lines(namespace, pod, container, LOG_LINES)
+        if len(content) == LOG_BYTES:
+            # The limit counts from the first of the lines asked for: the end is missing. A line has 16 KiB at most.
+            content = await self._log_lines(namespace, pod, container, LOG_BYTES // LONGEST_LOG_LINE - 1)
+        return content.decode(errors="replace")
+
+    async def _log_lines(self, namespace: str, pod: str, container: str, lines: int) -> bytes:
+        query = {"container": container, "tailLines": str(lines), "limitBytes": str(LOG_BYTES)}
         path = f"{PODS.path(namespace, pod)}/log?{urlencode(query)}"
         status, content, headers = await self._send("GET", path, None, "application/json", REQUEST_TIMEOUT)
         if status != 200:
             raise error(status, _json(content) or {}, headers)
-        return content.decode(errors="replace")
+        return content
 
     async def _call(
         self,

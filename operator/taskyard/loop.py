@@ -245,7 +245,7 @@ class Loop:
 
     async def _delete_pod(self, task: Task, pod: Pod, force: bool) -> None:
         fields = _fields(task) | {"pod": pod.name, "podAttempt": pod.attempt}
-        logger.warning("deleting a pod that has no right to run", extra=fields)
+        logger.warning("deleting a pod", extra=fields | {"force": force})
         try:
             answer = await self._cluster.delete(PODS, pod.namespace, pod.name, pod.uid, force=force)
         except (NotFound, Conflict):
@@ -300,9 +300,17 @@ class Loop:
         for pod in self._cache.pods_of(task.uid):
             if pod.uid not in found and pod.resource_version <= moment:
                 self._cache.miss_pod(pod, moment)
-        live = Live(job=await self._read_job(current))
+        job = await self._read_job(current)
+        is_childless = job is not None and not found and job.belongs_to(current) and not job.is_over
+        live = Live(job, await self._complaint(current, job) if is_childless and job is not None else None)
         self._cache.looked(task.uid, self._now())
         return live
+
+    async def _complaint(self, task: Task, job: Job) -> str | None:
+        """Why a Job has no pod. Quotas and admission leave no other trace than the Events of its controller."""
+        about = f"involvedObject.uid={job.uid},reason=FailedCreate"
+        pages = [page async for page in self._cluster.pages(EVENTS, task.namespace, fields=about)]
+        return parse.complaint([each for page in pages for each in page.items])
 
     async def _read_log(self, task: Task, pod: str) -> Log:
         """The end of a run's log. A courtesy too: no verdict waits long for it."""

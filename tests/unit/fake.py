@@ -5,6 +5,7 @@ Tasks get the defaults of the generated CRD, as from an API server: there is no 
 
 import itertools
 import marshal
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -25,7 +26,7 @@ class FakeCluster:
 
     def __init__(self, *, page_size: int = 500, now: Callable[[], datetime] = lambda: BEGINNING) -> None:
         self._now = now
-        self._objects: dict[tuple[Kind, str, str], Object] = {}
+        self._objects: dict[Kind, dict[tuple[str, str], Object]] = defaultdict(dict)
         self._versions = itertools.count(1)
         self._version = 0
         self._uids = itertools.count(1)
@@ -44,13 +45,13 @@ class FakeCluster:
         self._listeners = [] if listener is None else [each for each in self._listeners if each != listener]
 
     async def pages(
-        self, kind: Kind, namespace: str | None, labels: str | None = None
+        self, kind: Kind, namespace: str | None, labels: str | None = None, fields: str | None = None
     ) -> AsyncIterator[Page]:
         self._begin("list", kind)
         found = [
             copied(obj)
-            for (each, where, _), obj in sorted(self._objects.items(), key=lambda item: item[0][1:])
-            if each == kind and namespace in {None, where} and _matches(obj, labels)
+            for (where, _), obj in sorted(self._objects[kind].items(), key=lambda item: item[0])
+            if namespace in {None, where} and _matches(obj, labels) and _selected(obj, fields)
         ]
         version = self._version
         for start in range(0, max(len(found), 1), self._page_size):
@@ -64,7 +65,7 @@ class FakeCluster:
         self._begin("create", kind)
         stored = copied(dict(obj))
         name = stored["metadata"]["name"]
-        if (kind, namespace, name) in self._objects:
+        if (namespace, name) in self._objects[kind]:
             raise AlreadyExists(name)
         stored["metadata"] |= {
             "namespace": namespace,
@@ -129,20 +130,20 @@ class FakeCluster:
         return self._store("", kind, copied(obj), "MODIFIED")
 
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
-        obj = self._objects.pop((kind, namespace, name))
+        obj = self._objects[kind].pop((namespace, name))
         obj["metadata"]["resourceVersion"] = self._next_version()
         self._tell(kind, "DELETED", obj)
 
     def peek(self, kind: Kind) -> Iterator[Object]:
         """Every object of a kind, as it is stored: to look at, never to change."""
-        return (obj for (each, _, _), obj in self._objects.items() if each == kind)
+        return iter(self._objects[kind].values())
 
     def all(self, kind: Kind) -> list[Object]:
-        return [copied(obj) for (each, _, _), obj in self._objects.items() if each == kind]
+        return [copied(obj) for obj in self.peek(kind)]
 
     def _find(self, kind: Kind, namespace: str, name: str) -> Object:
         try:
-            return self._objects[kind, namespace, name]
+            return self._objects[kind][namespace, name]
         except KeyError:
             raise NotFound(name) from None
 
@@ -151,7 +152,7 @@ class FakeCluster:
             obj = with_defaults(obj, TASK_DEFAULTS)
         metadata = obj["metadata"]
         metadata["resourceVersion"] = self._next_version()
-        self._objects[kind, metadata["namespace"], metadata["name"]] = obj
+        self._objects[kind][metadata["namespace"], metadata["name"]] = obj
         self._tell(kind, event, obj)
         if verb:
             self.after_call(verb, kind)
@@ -241,6 +242,18 @@ def _merged(target: Any, patch: Any) -> Any:
         else:
             result[key] = _merged(result.get(key), value)
     return result
+
+
+def _selected(obj: Object, fields: str | None) -> bool:
+    """`path=value`, several of them with commas between."""
+    for each in fields.split(",") if fields else ():
+        path, _, value = each.partition("=")
+        found: Any = obj
+        for name in path.split("."):
+            found = found.get(name, {})
+        if found != value:
+            return False
+    return True
 
 
 def _matches(obj: Object, labels: str | None) -> bool:

@@ -152,3 +152,20 @@ async def test_a_key_is_handed_out_once_and_again_if_marked_meanwhile() -> None:
     dirty.done("a")
     dirty.done("b")
     assert dirty.is_idle
+
+
+def test_of_earlier_attempts_only_pods_that_live_are_remembered() -> None:
+    cache = cache_with(task(1, state="Claimed", attempt=3))
+    cache.see_pod(pod(2, "Failed"))
+    assert len(seen(cache).pods) == 1
+    cache.see_task(task(3, state="Claimed", attempt=4))
+    assert seen(cache).pods == ()
+    cache.see_pod(pod(4, "Failed"))
+    assert seen(cache).pods == ()
+
+
+def test_a_finished_pod_of_a_resolved_task_disturbs_nobody() -> None:
+    cache = cache_with(task(1, state="Completed", attempt=3))
+    cache.dirty = Dirty()
+    cache.see_pod(pod(2, "Succeeded"))
+    assert cache.dirty.is_idle

@@ -25,6 +25,7 @@ from taskyard.core.model import (
     Run,
     Snapshot,
     Status,
+    Stop,
     Wait,
     WriteStatus,
 )
@@ -38,6 +39,7 @@ from taskyard.core.words import (
     PodPhase,
     Reason,
     State,
+    StopReason,
 )
 from tests.unit.build import (
     CLAIMED,
@@ -62,6 +64,7 @@ BACK_OFF = Hindrance(Reason.IMAGE_PULL, "Back-off pulling image")
 REFUSED_AT_LENGTH = Refusal(malformed=False, message="x" * 9000, at=NOW)
 NO_QUEUE = Hindrance(Reason.QUEUE_NOT_FOUND, "there is no queue `x`")
 FINAL = {"retry": retry(infrastructure_limit=0)}
+PATIENT = {"schedule_timeout": seconds(9000)}
 UNKNOWN = Definition("TaskDefinition", "d", "v1")
 REFUSED_NOW = Refusal(malformed=False, message="exceeded quota", at=NOW)
 
@@ -99,7 +102,9 @@ def written(decision: Decision) -> Status:
             id="another container's start is not the task's",
         ),
         pytest.param(
-            snapshot(task(CLAIM), refusal=replace(REFUSED_NOW, at=NOW - seconds(10))),
+            snapshot(
+                task(CLAIM, claimed_at=NOW - seconds(20)), refusal=replace(REFUSED_NOW, at=NOW - seconds(10))
+            ),
             CreateJob(),
             id="a refused Job is tried again after a while",
         ),
@@ -172,7 +177,12 @@ def written(decision: Decision) -> Status:
             id="when the foreign Job is gone the task gets its own",
         ),
         pytest.param(
-            snapshot(task(RUN), pod(PodPhase.RUNNING, started(), gone=True), live=live(job())),
+            snapshot(task(RUN), pod(PodPhase.RUNNING, started(), gone=True)),
+            Look(),
+            id="a Job whose pod is gone is looked for",
+        ),
+        pytest.param(
+            snapshot(task(RUN, stop=Stop(StopReason.LOST, NOW)), live=live(job())),
             DeleteJob(job()),
             id="a Job whose pod is gone goes before the run is given up: it could make another",
         ),
@@ -429,7 +439,10 @@ def test_written_state(situation: Snapshot, state: State, reason: str | None) ->
             id="a launch is looked after in 5 s",
         ),
         pytest.param(
-            snapshot(task(CLAIM, reason="JobRefused", message="exceeded quota"), refusal=REFUSED_NOW),
+            snapshot(
+                task(CLAIM, claimed_at=NOW, reason="JobRefused", message="exceeded quota"),
+                refusal=REFUSED_NOW,
+            ),
             NOW + seconds(10),
             id="a refusal is remembered until it is tried again, and told once",
         ),
@@ -442,7 +455,7 @@ def test_written_state(situation: Snapshot, state: State, reason: str | None) ->
             snapshot(task(RUN), pod(PodPhase.RUNNING, started())), None, id="a run is waited for, not asked"
         ),
         pytest.param(
-            snapshot(task(RUN, wants={"timeout": seconds(300)}), pod(PodPhase.RUNNING, started())),
+            snapshot(task(RUN, wants={"timeout": seconds(299)}), pod(PodPhase.RUNNING, started())),
             NOW + seconds(60),
             id="a run is looked after when its timeout strikes",
         ),
@@ -513,7 +526,10 @@ def test_written_state(situation: Snapshot, state: State, reason: str | None) ->
             id="a success is no dead letter",
         ),
         pytest.param(
-            snapshot(task(CLAIM, reason="JobRefused", message=cut("x" * 9000)), refusal=REFUSED_AT_LENGTH),
+            snapshot(
+                task(CLAIM, claimed_at=NOW, reason="JobRefused", message=cut("x" * 9000)),
+                refusal=REFUSED_AT_LENGTH,
+            ),
             NOW + seconds(10),
             id="a message that is too long is not written again and again",
         ),
@@ -521,6 +537,31 @@ def test_written_state(situation: Snapshot, state: State, reason: str | None) ->
 )
 def test_wake_up(situation: Snapshot, wake_at: datetime | None) -> None:
     assert decide(situation, NOW) == Decision(None, wake_at)
+
+
+def test_a_loss_is_on_record_before_its_job_goes() -> None:
+    gone = pod(PodPhase.RUNNING, started(), gone=True)
+    status = written(decide(snapshot(task(RUN), gone, live=live(job())), NOW))
+    assert (status.state, status.stop) == (RUN, Stop(StopReason.LOST, NOW))
+
+
+@pytest.mark.parametrize(("age", "pause"), [(0, 10), (60, 60), (1000, 300)])
+def test_a_refused_job_is_asked_for_less_and_less_often(age: float, pause: float) -> None:
+    of = task(
+        CLAIM, claimed_at=NOW - seconds(age), reason="JobRefused", message="in other words", wants=PATIENT
+    )
+    assert decide(snapshot(of, refusal=REFUSED_NOW), NOW) == Decision(None, NOW + seconds(pause))
+
+
+def test_the_clocks_go_on_while_a_stray_is_being_stopped() -> None:
+    stuck = pod(PodPhase.RUNNING, deleting=True)
+    of = task(CLAIM, attempt=2, wants={"deadline": NOW + seconds(9)})
+    assert decide(snapshot(of, stuck), NOW) == Decision(None, NOW + seconds(9))
+    late = task(CLAIM, attempt=2, wants={"deadline": NOW})
+    assert written(decide(snapshot(late, stuck), NOW)).stop == Stop(StopReason.DEADLINE_EXCEEDED, NOW)
+    given_up = task(CLAIM, attempt=2, stop=Stop(StopReason.DEADLINE_EXCEEDED, NOW), wants={"deadline": NOW})
+    status = written(decide(snapshot(given_up, stuck), NOW + seconds(35)))
+    assert (status.state, status.reason) == (State.EXCEPTION, "DeadlineExceeded")
 
 
 def test_looks_come_after_5_10_20_40_seconds_and_at_least_every_five_minutes() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from taskyard import loop as loop_module
-from taskyard.cluster import JOBS, PODS, TASKS, Conflict, Kind, Rejected, Unavailable
+from taskyard.cluster import EVENTS, JOBS, PODS, TASKS, Conflict, Kind, Rejected, Unavailable
 from taskyard.core import manifest, parse
 from taskyard.watch import Watch
 from tests.unit.world import NAMESPACE, Operator, World
@@ -469,3 +469,24 @@ async def test_a_conflict_that_does_not_pass_is_not_fought_for_ever(monkeypatch:
     monkeypatch.setattr(world.cluster, "patch_status", conflict)
     with pytest.raises(Unavailable, match="changes faster"):
         await operator.settle()
+
+
+async def test_why_a_job_has_no_pod_is_read_from_its_events() -> None:
+    world = World()
+    operator = await world.operator()
+    await world.submit()
+    await operator.settle()
+    (job,) = world.cluster.all(JOBS)
+    about = {"uid": job["metadata"]["uid"]}
+    metadata = {"name": "e", "namespace": NAMESPACE, "uid": "e"}
+    event = {
+        "metadata": metadata,
+        "involvedObject": about,
+        "reason": "FailedCreate",
+        "message": "exceeded quota: q",
+    }
+    world.cluster.put(EVENTS, event)
+    world.later(6)
+    operator.mark_all()
+    await operator.settle()
+    assert (world.status()["reason"], world.status()["message"]) == ("NoPod", "exceeded quota: q")

@@ -90,6 +90,7 @@ def test_the_grace_period_is_short_unless_asked_for(template: dict[str, Any], gr
     [
         pytest.param({}, False, id="nobody asked for a service account"),
         pytest.param({"serviceAccountName": "worker"}, None, id="asked for: as the service account says"),
+        pytest.param({"serviceAccount": "worker"}, None, id="asked for by its name of old"),
         pytest.param({"automountServiceAccountToken": True}, True, id="asked for by name"),
     ],
 )
@@ -166,6 +167,7 @@ def test_the_main_container_is_heard_at_its_end(own: dict[str, Any], path: str, 
         pytest.param(
             {"deadline_after": seconds(630), "timeout": seconds(10)}, {}, 90, id="whichever comes first"
         ),
+        pytest.param({"deadline_after": seconds(10**11)}, {}, 2**31 - 1, id="no longer than a pod may have"),
         pytest.param({"deadline": NOW - seconds(9)}, {}, 60, id="a deadline that has passed meanwhile"),
     ],
 )

@@ -1,5 +1,6 @@
 """What becomes of a Task when its run has ended."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -172,6 +173,7 @@ def after(
         pytest.param(
             Stopped(UNSEEN, StopReason.START_TIMEOUT), {}, State.PENDING, "RunLost", id="unknown is a loss"
         ),
+        pytest.param(Stopped(RAN, StopReason.LOST), {}, State.PENDING, "RunLost", id="its pod is gone"),
         pytest.param(
             Stopped(RAN, StopReason.MAIN_CONTAINER_ENDED),
             {},
@@ -296,3 +298,16 @@ def test_a_stop_that_could_not_be_read_is_a_loss_under_its_own_number() -> None:
     stop = Stop(StopReason.MAIN_CONTAINER_ENDED, NOW)
     status = after(Stopped(NEVER, stop.reason), stop=stop)
     assert (status.loss_count, status.run, len(status.runs)) == (1, 1, 1)
+
+
+def test_a_clock_is_named_however_long_the_message_before_it() -> None:
+    wants = {"retry": retry(limit=1, delay=seconds(9)), "good_until": NOW + seconds(1)}
+    status = after(Failed(RAN, Error("Busy", "x" * 4090, is_reported=True)), wants=wants)
+    assert str(status.message).endswith("before its `goodUntil`, 2026-01-01T12:00:01Z")
+    assert len(str(status.message)) <= 4096
+
+
+def test_a_task_whose_first_run_was_lost_before_it_was_seen_is_not_expired_without_a_run() -> None:
+    lost = outcome.of(task(State.CLAIMED, wants={"good_until": NOW + seconds(1)}), Lost(NEVER, "gone"), NOW)
+    of = replace(task(wants={"good_until": NOW + seconds(1)}), status=lost)
+    assert outcome.expired(of, NEVER, NOW + seconds(1)).state is State.EXCEPTION

@@ -284,6 +284,26 @@ def test_what_a_stop_needs_to_know_of_a_pod() -> None:
     assert (pod.active_deadline, pod.scheduled_at, pod.deleted_at, pod.deleting) == (1, NOW, NOW, True)
 
 
+def test_when_somebody_first_meant_to_end_a_pod() -> None:
+    conditions = [
+        {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": "2026-01-01T11:59:50Z"}
+    ]
+    deleted = {"deletionTimestamp": "2026-01-01T12:00:25Z", "deletionGracePeriodSeconds": 30}
+    assert parse.pod(merged(POD, {"metadata": deleted})).disturbed_at == NOW - seconds(5)
+    both = merged(POD, {"metadata": deleted, "status": {"conditions": conditions}})
+    assert parse.pod(both).disturbed_at == NOW - seconds(10)
+    assert parse.pod(POD).disturbed_at is None
+
+
+def test_why_a_job_has_no_pod_is_what_its_last_event_says() -> None:
+    def event(second: int, message: str, reason: str = "FailedCreate") -> dict[str, Any]:
+        return {"reason": reason, "message": message, "lastTimestamp": f"2026-01-01T12:00:0{second}Z"}
+
+    said = [event(1, "old"), event(3, "exceeded quota"), event(2, "older"), event(9, "x", "Other")]
+    assert parse.complaint(said) == "exceeded quota"
+    assert parse.complaint([]) is None
+
+
 def test_a_container_that_ran_out_of_memory_knows_its_limit() -> None:
     state = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "startedAt": "2026-01-01T11:56:00Z"}}
     containers = [{"name": "main", "resources": {"limits": {"memory": "32Mi"}}}]

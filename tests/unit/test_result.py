@@ -24,6 +24,7 @@ BAD = "\N{REPLACEMENT CHARACTER}"
         pytest.param('"text"', "text", id="a string"),
         pytest.param("null", None, id="bare null"),
         pytest.param('{"error": null}', {"error": None}, id="no error is none"),
+        pytest.param('{"error": "boom"}', {"error": "boom"}, id="an error is an object"),
         pytest.param(str(2**63 - 1), 2**63 - 1, id="the largest number that is kept exactly"),
     ],
 )
@@ -57,7 +58,6 @@ def test_nothing_said_is_no_result(message: str | None) -> None:
             None,
             id="types that nobody expects",
         ),
-        pytest.param("boom", Error("UnhandledError", "boom", is_reported=True), None, id="a bare sentence"),
         pytest.param(
             {"code": "C" * 200, "message": "m" * 3000},
             Error("C" * 127 + "…", "m" * 3000, is_reported=True),
@@ -122,3 +122,10 @@ def test_an_object_that_fills_the_room_exactly_is_whole() -> None:
 def test_many_containers_share_the_room() -> None:
     assert Flaw.TRUNCATED in read("x" * 2048, containers=6).flaws
     assert Flaw.TRUNCATED not in read("x" * 2048, containers=3).flaws
+
+
+def test_after_a_crash_a_line_of_a_log_is_not_taken_for_a_report() -> None:
+    line = '{"level": "error", "error": {"code": "CacheMiss"}}'
+    assert read(line).error is not None
+    assert read(line, may_be_log=True).error is None
+    assert read('{"error": {"code": "Busy"}}', may_be_log=True).error is not None

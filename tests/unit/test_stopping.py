@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from taskyard.core import stopping
 from taskyard.core.decide import decide
 from taskyard.core.model import (
     Container,
@@ -12,6 +13,7 @@ from taskyard.core.model import (
     DeleteJob,
     DeletePod,
     EndPod,
+    Exit,
     Hindrance,
     Log,
     Look,
@@ -32,6 +34,7 @@ NO_FIT = Hindrance(Reason.UNSCHEDULABLE, "2 node(s) didn't match")
 NO_IMAGE = Hindrance(Reason.IMAGE_PULL, "not found")
 BAD_NAME = Hindrance(Reason.IMAGE_PULL, "container `main`: InvalidImageName: m", is_final=True)
 RUNNING = pod(PodPhase.RUNNING, started())
+NO_END = Exit(137, "ContainerStatusUnknown", None, None)
 
 
 def wants(**what: Any) -> dict[str, Any]:
@@ -56,14 +59,14 @@ def wants(**what: Any) -> dict[str, Any]:
             id="a deadline comes before a timeout",
         ),
         pytest.param(
-            task(RUN, **wants(timeout=seconds(240))),
+            task(RUN, **wants(timeout=seconds(239))),
             RUNNING,
             "Timeout",
             "stopping: its `timeoutSeconds` have passed",
             id="a timeout counts from the container's start",
         ),
         pytest.param(
-            task(CLAIM, **wants(timeout=seconds(240))),
+            task(CLAIM, **wants(timeout=seconds(239))),
             RUNNING,
             "Timeout",
             "stopping: its `timeoutSeconds` have passed",
@@ -106,12 +109,36 @@ def wants(**what: Any) -> dict[str, Any]:
         ),
         pytest.param(
             task(
-                CLAIM, reason="JobRefused", message="exceeded quota", **wants(schedule_timeout=seconds(300))
+                CLAIM,
+                reason="JobRefused",
+                message="denied by a webhook",
+                **wants(schedule_timeout=seconds(300)),
             ),
             None,
             "ScheduleTimeout",
-            "no node was found within 300 s: exceeded quota",
+            "no pod was made within 300 s: denied by a webhook",
             id="no pod in time, in the words of the status",
+        ),
+        pytest.param(
+            task(CLAIM, reason="NoPod", message="exceeded quota: q", **wants(schedule_timeout=seconds(300))),
+            None,
+            "NoCapacity",
+            "no pod was made within 300 s: exceeded quota: q",
+            id="no quota in time is lack of room",
+        ),
+        pytest.param(
+            task(CLAIM),
+            pod(hindrance=BAD_NAME, init_containers=(ended(0, "init"),)),
+            "MalformedPayload",
+            "container `main`: InvalidImageName: m",
+            id="an image that can never be, after an init container that could",
+        ),
+        pytest.param(
+            task(RUN),
+            pod(PodPhase.RUNNING, Container("main", STARTED, NO_END), started("sidecar")),
+            "MainContainerEnded",
+            "stopping: the main container has ended, and others linger",
+            id="an end without a time",
         ),
         pytest.param(
             task(CLAIM, **wants(start_timeout=seconds(60))),
@@ -172,7 +199,10 @@ def test_the_reason_is_recorded_first(
     of: Task, its_pod: Pod | None, reason: str | None, message: str | None
 ) -> None:
     pods = () if its_pod is None else (its_pod,)
-    action = decide(snapshot(of, *pods, job=job()), NOW).action
+    situation = snapshot(of, *pods, job=job())
+    if reason in stopping.FOR_WANT_OF_A_START:
+        assert decide(situation, NOW) == Decision(Look()), "a start may be known by now"
+    action = decide(replace(situation, live=live(job())), NOW).action
     if reason is None:
         assert not (isinstance(action, WriteStatus) and action.status.stop)
         return
@@ -182,7 +212,7 @@ def test_the_reason_is_recorded_first(
     assert action.status.message == message
 
 
-def stopping(
+def stopped(
     state: State = RUN, reason: StopReason = StopReason.CANCELLED, age: float = 1, **spec: Any
 ) -> Task:
     return task(state, stop=Stop(reason, NOW - seconds(age)), wants=spec)
@@ -195,60 +225,62 @@ SUSPENDED = job(suspend=True, is_suspended=True)
     ("situation", "decision"),
     [
         pytest.param(
-            snapshot(stopping(), RUNNING), Decision(EndPod(RUNNING)), id="a pod with a node is ended in order"
+            snapshot(stopped(), RUNNING), Decision(EndPod(RUNNING)), id="a pod with a node is ended in order"
         ),
         pytest.param(
-            snapshot(stopping(), pod(PodPhase.RUNNING, started(), active_deadline=1)),
+            snapshot(stopped(), pod(PodPhase.RUNNING, started(), active_deadline=1)),
             Decision(),
             id="it is asked once",
         ),
         pytest.param(
-            snapshot(stopping(), pod(PodPhase.RUNNING, started(), deleting=True)),
+            snapshot(stopped(), pod(PodPhase.RUNNING, started(), deleting=True)),
             Decision(),
             id="one that is being deleted needs no asking",
         ),
         pytest.param(
-            snapshot(stopping(CLAIM), WAITING), Decision(Look()), id="a pod without a node: look first"
+            snapshot(stopped(CLAIM), WAITING), Decision(Look()), id="a pod without a node: look first"
         ),
         pytest.param(
-            snapshot(stopping(CLAIM), WAITING, live=live(job())),
+            snapshot(stopped(CLAIM), WAITING, live=live(job())),
             Decision(SuspendJob(job())),
             id="then its Job is suspended",
         ),
         pytest.param(
-            snapshot(stopping(CLAIM), WAITING, live=live(job(suspend=True))),
+            snapshot(stopped(CLAIM), WAITING, live=live(job(suspend=True))),
             Decision(wake_at=NOW + seconds(1)),
             id="which takes a moment",
         ),
         pytest.param(
-            snapshot(stopping(CLAIM, age=20), WAITING, live=live(job(suspend=True))),
+            snapshot(stopped(CLAIM, age=20), WAITING, live=live(job(suspend=True))),
             Decision(wake_at=NOW + seconds(20)),
             id="or longer, and is asked for less and less often",
         ),
         pytest.param(
-            snapshot(stopping(CLAIM), WAITING, live=live(None)),
+            snapshot(stopped(CLAIM), WAITING, live=live(None)),
             Decision(DeletePod(WAITING)),
             id="a pod whose Job is gone is deleted",
         ),
         pytest.param(
-            snapshot(stopping(CLAIM), pod(node=None, gone=True)), Decision(Look()), id="the pod is gone: look"
+            snapshot(stopped(CLAIM), pod(node=None, gone=True)), Decision(Look()), id="the pod is gone: look"
         ),
-        pytest.param(snapshot(stopping(CLAIM)), Decision(Look()), id="no pod was ever seen: look"),
+        pytest.param(snapshot(stopped(CLAIM)), Decision(Look()), id="no pod was ever seen: look"),
         pytest.param(
-            snapshot(stopping(CLAIM), live=live(job())),
+            snapshot(stopped(CLAIM), live=live(job())),
             Decision(SuspendJob(job())),
             id="a Job without a pod is suspended",
         ),
         pytest.param(
-            snapshot(stopping(CLAIM), live=live(job(suspend=True))),
+            snapshot(stopped(CLAIM), live=live(job(suspend=True))),
             Decision(wake_at=NOW + seconds(1)),
             id="until it says that nothing of it is left",
         ),
         pytest.param(
-            snapshot(stopping(CLAIM), live=live(SUSPENDED)), Decision(DeleteJob(SUSPENDED)), id="then it goes"
+            snapshot(stopped(CLAIM), live=live(SUSPENDED)), Decision(DeleteJob(SUSPENDED)), id="then it goes"
         ),
         pytest.param(
-            snapshot(stopping(RUN, StopReason.DEADLINE_EXCEEDED), pod(active_deadline=1)),
+            snapshot(
+                stopped(RUN, StopReason.DEADLINE_EXCEEDED, deadline=NOW - seconds(1)), pod(active_deadline=1)
+            ),
             Decision(wake_at=NOW + seconds(34)),
             id="past a deadline a pod that does not end is not waited for for ever",
         ),
@@ -261,11 +293,11 @@ def test_then_one_step_at_a_time(situation: Snapshot, decision: Decision) -> Non
 @pytest.mark.parametrize(
     "situation",
     [
-        pytest.param(snapshot(stopping(CLAIM), live=live(None)), id="nothing is left"),
-        pytest.param(snapshot(stopping(CLAIM), live=live(job(failed=True))), id="the Job is over"),
-        pytest.param(snapshot(stopping(CLAIM), live=live(job(owner_uid="x"))), id="the Job is another's"),
+        pytest.param(snapshot(stopped(CLAIM), live=live(None)), id="nothing is left"),
+        pytest.param(snapshot(stopped(CLAIM), live=live(job(failed=True))), id="the Job is over"),
+        pytest.param(snapshot(stopped(CLAIM), live=live(job(owner_uid="x"))), id="the Job is another's"),
         pytest.param(
-            snapshot(stopping(), pod(PodPhase.FAILED, ended(143), reason="DeadlineExceeded")),
+            snapshot(stopped(), pod(PodPhase.FAILED, ended(143), reason="DeadlineExceeded")),
             id="the pod has ended",
         ),
     ],
@@ -277,7 +309,7 @@ def test_and_the_verdict_comes_last(situation: Snapshot) -> None:
 
 
 def test_past_its_deadline_a_task_is_resolved_although_its_node_does_not_answer() -> None:
-    of = stopping(RUN, StopReason.DEADLINE_EXCEEDED, age=35)
+    of = stopped(RUN, StopReason.DEADLINE_EXCEEDED, age=35, deadline=NOW - seconds(35))
     action = decide(snapshot(of, pod(PodPhase.RUNNING, started(), active_deadline=1)), NOW).action
     assert isinstance(action, WriteStatus)
     assert (action.status.state, action.status.reason) == (State.EXCEPTION, "DeadlineExceeded")
@@ -294,8 +326,14 @@ def test_an_unreachable_pod_is_lost_only_if_asked_for() -> None:
     assert decide(snapshot(task(RUN), unreachable), NOW) == Decision()
     impatient = task(RUN, wants={"unreachable_timeout": seconds(60)})
     assert decide(snapshot(impatient, unreachable), NOW) == Decision(Look())
-    forced = decide(snapshot(impatient, unreachable, live=live(job())), NOW)
-    assert forced == Decision(DeletePod(unreachable, force=True))
+    recorded = decide(snapshot(impatient, unreachable, live=live(job())), NOW).action
+    assert isinstance(recorded, WriteStatus)
+    assert recorded.status.stop == Stop(StopReason.LOST, NOW)
+    lost = stopped(RUN, StopReason.LOST, unreachable_timeout=seconds(60))
+    without_job = decide(snapshot(lost, unreachable, live=live(job())), NOW)
+    assert without_job == Decision(DeleteJob(job())), "it holds the pod even against force"
+    forced = decide(snapshot(lost, unreachable, live=live(None)), NOW)
+    assert forced.action == DeletePod(unreachable, force=True)
     patient = task(RUN, wants={"unreachable_timeout": seconds(61)})
     assert decide(snapshot(patient, unreachable), NOW) == Decision(wake_at=NOW + seconds(1))
 

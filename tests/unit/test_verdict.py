@@ -1,30 +1,22 @@
 """How a run ended, told from its evidence."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from taskyard.core import verdict
-from taskyard.core.model import Container, Exit, Pod, Stop, Value
+from taskyard.core.model import Container, Exit, Pod, Run, Stop, Value
 from taskyard.core.verdict import Drained, Ending, Failed, Lost, NotStarted, Stopped, Succeeded
 from taskyard.core.words import PodPhase, State, StopReason
 from tests.unit.build import ENDED, NOW, STARTED, ended, job, pod, seconds, started, task
 
 FAILED = PodPhase.FAILED
-RUNNING_TASK = task(State.RUNNING)
 NEVER_STARTED = Container("main", exit=Exit(137, "ContainerStatusUnknown", None, None))
 
 
-def of_pod(over: Pod, main_container: str = "main") -> Ending | None:
+def of_pod(over: Pod, main_container: str = "main") -> Ending:
     return verdict.of_pod(over, task(State.RUNNING, wants={"main_container": main_container}))
-
-
-@pytest.mark.parametrize(
-    "running",
-    [pod(), pod(PodPhase.RUNNING, started()), pod(PodPhase.RUNNING, ended(1)), pod(PodPhase.UNKNOWN)],
-)
-def test_a_pod_that_may_go_on_is_no_verdict(running: Pod) -> None:
-    assert of_pod(running, "main") is None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +90,7 @@ def test_succeeded(succeeded: Pod) -> None:
         pytest.param(
             pod(FAILED, ended(3, message='{"error": {"message": "x"}}')),
             "UnhandledError",
-            "x",
+            "x; the container `main` exited with code 3",
             id="an error result says more than the exit code",
         ),
         pytest.param(
@@ -153,7 +145,7 @@ def test_failed(failed: Pod, code: str, message: str) -> None:
         ),
         pytest.param(
             pod(FAILED, ended(143), deleting=True),
-            "the pod was deleted while it ran",
+            "the pod was deleted before its run had ended",
             id="deleted under the task: not its own fault",
         ),
         pytest.param(
@@ -176,7 +168,6 @@ def test_lost(lost: Pod, message: str) -> None:
 
 def test_the_evidence_is_kept() -> None:
     ending = of_pod(pod(FAILED, ended(137)), "main")
-    assert ending is not None
     evidence = ending.evidence
     assert (evidence.pod, evidence.node) == ("hello-1-abcde", "node-1")
     assert (evidence.started_at, evidence.finished_at) == (STARTED, ENDED)
@@ -193,7 +184,6 @@ def test_a_command_that_does_not_exist_is_the_tasks_own_fault() -> None:
 
 def test_a_container_that_never_started_leaves_no_exit_code() -> None:
     ending = of_pod(pod(FAILED, NEVER_STARTED), "main")
-    assert ending is not None
     assert (ending.evidence.exit_code, ending.evidence.signal) == (None, None)
 
 
@@ -213,7 +203,9 @@ def test_a_container_that_never_started_leaves_no_exit_code() -> None:
     ],
 )
 def test_drained(drained: Pod, message: str) -> None:
-    assert of_pod(drained) == Drained(verdict.of_living(drained, RUNNING_TASK), message)
+    ending = of_pod(drained)
+    assert isinstance(ending, Drained)
+    assert (ending.message, ending.evidence.exit_code) == (message, 143)
 
 
 @pytest.mark.parametrize(
@@ -237,8 +229,8 @@ def test_a_pod_that_started_and_was_then_lost_is_no_refusal() -> None:
     assert isinstance(of_pod(with_init), Lost)
 
 
-def stopped_task(reason: StopReason) -> Ending | None:
-    of = task(State.RUNNING, stop=Stop(reason, NOW))
+def stopped_task(reason: StopReason) -> Ending:
+    of = task(State.RUNNING, stop=Stop(reason, ENDED))
     return verdict.of_pod(pod(FAILED, ended(143), reason="DeadlineExceeded"), of)
 
 
@@ -261,11 +253,89 @@ def test_the_main_containers_verdict_stands_when_others_were_stopped(code: int, 
     assert isinstance(verdict.of_pod(lingered, of), kind)
 
 
-def test_the_fail_safe_of_a_run_with_a_timeout_is_its_timeout() -> None:
-    of = task(State.RUNNING, wants={"timeout": seconds(7)})
-    ending = verdict.of_pod(pod(FAILED, ended(143), reason="DeadlineExceeded"), of)
-    assert isinstance(ending, Failed)
-    assert ending.error.message == "the run took longer than its `timeoutSeconds` of 7 s and was stopped"
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        pytest.param(0, Succeeded, id="a success that the kubelet told late"),
+        pytest.param(3, Failed, id="a failure that it told late"),
+        pytest.param(143, Stopped, id="a kill is a kill: two clocks may differ"),
+    ],
+)
+def test_what_ended_before_it_was_to_be_stopped_has_its_own_verdict(code: int, kind: type) -> None:
+    of = task(State.RUNNING, stop=Stop(StopReason.TIMEOUT, ENDED + seconds(1)))
+    late = pod(FAILED, ended(code), reason="DeadlineExceeded")
+    assert isinstance(verdict.of_pod(late, of), kind)
+
+
+LIMIT: dict[str, Any] = {"reason": "DeadlineExceeded", "accepted_at": STARTED, "active_deadline": 60}
+STRUCK = STARTED + seconds(60)
+KILLED = Container("main", STARTED, Exit(143, "Error", None, STRUCK))
+
+
+@pytest.mark.parametrize(
+    ("wants", "container", "kind", "said"),
+    [
+        pytest.param({}, KILLED, Failed, "its own `activeDeadlineSeconds`", id="the template's own limit"),
+        pytest.param(
+            {"timeout": seconds(7)},
+            KILLED,
+            Failed,
+            "`timeoutSeconds` of 7 s",
+            id="its timeout, by the fail-safe",
+        ),
+        pytest.param(
+            {"timeout": seconds(36000)},
+            KILLED,
+            Failed,
+            "its own `activeDeadlineSeconds`",
+            id="not its timeout",
+        ),
+        pytest.param({"deadline": STRUCK}, KILLED, Stopped, "", id="its deadline, by the fail-safe"),
+        pytest.param({}, Container("main"), NotStarted, "had not started", id="before it started"),
+        pytest.param(
+            {},
+            Container("main", STARTED, Exit(0, "Completed", '{"ok": 1}', STARTED)),
+            Succeeded,
+            "",
+            id="others lingered after its own end",
+        ),
+    ],
+)
+def test_a_pod_that_its_kubelet_ended_alone(
+    wants: dict[str, Any], container: Container, kind: type, said: str
+) -> None:
+    ending = verdict.of_pod(pod(FAILED, container, **LIMIT), task(State.RUNNING, wants=wants))
+    assert isinstance(ending, kind)
+    message = ending.error.message if isinstance(ending, Failed) else getattr(ending, "message", "")
+    assert said in message
+
+
+@pytest.mark.parametrize("how", [{"disruption": "EvictionByEvictionAPI"}, {"deleting": True}])
+def test_work_that_was_done_before_a_disruption_is_done(how: dict[str, Any]) -> None:
+    lingering = pod(FAILED, ended(0), ended(143, "sidecar"), disturbed_at=ENDED + seconds(1), **how)
+    assert isinstance(of_pod(lingering), Succeeded)
+    hit = pod(FAILED, ended(0), ended(143, "sidecar"), disturbed_at=ENDED, **how)
+    assert not isinstance(of_pod(hit), Succeeded)
+
+
+def test_a_pod_that_was_seen_to_end_and_is_gone_has_told_how() -> None:
+    seen = pod(PodPhase.RUNNING, ended(0), started("sidecar"), gone=True, disturbed_at=ENDED + seconds(1))
+    assert isinstance(verdict.without_pod(task(State.RUNNING), None, seen), Succeeded)
+
+
+def test_an_end_that_nobody_saw_is_a_loss_also_after_a_stop() -> None:
+    of = task(State.RUNNING, stop=Stop(StopReason.MAIN_CONTAINER_ENDED, NOW))
+    assert isinstance(verdict.of_pod(pod(FAILED, NEVER_STARTED, reason="DeadlineExceeded"), of), Lost)
+
+
+def test_a_run_on_record_was_not_refused() -> None:
+    of = task(State.RUNNING, runs=(Run(0, 1, State.RUNNING),))
+    assert isinstance(verdict.of_pod(pod(FAILED, reason="NodeAffinity"), of), Lost)
+
+
+def test_who_was_not_there_does_not_know_whether_it_started() -> None:
+    of = task(State.CLAIMED, stop=Stop(StopReason.START_TIMEOUT, NOW))
+    assert verdict.without_pod(of, None, None).evidence.is_start_unknown
 
 
 def test_a_value_is_kept() -> None:

@@ -6,9 +6,12 @@ Relative times count from the submission, or from the rerun.
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from taskyard.core.model import Pod, Task
 from taskyard.core.words import DeadLetterPolicy, State
+
+A_SECOND: Final = timedelta(seconds=1)
 
 
 def counted_from(task: Task) -> datetime | None:
@@ -46,16 +49,17 @@ def start_by(task: Task, pod: Pod) -> datetime | None:
 
 
 def timeout_at(task: Task, started_at: datetime | None) -> datetime | None:
-    """When a run has taken too long."""
+    """When a run has taken too long, for certain: the start that a kubelet tells has lost its fraction of a second."""
     timeout = task.spec.timeout
-    return started_at + timeout if timeout is not None and started_at is not None else None
+    return started_at + timeout + A_SECOND if timeout is not None and started_at is not None else None
 
 
 def linger_until(task: Task, pod: Pod) -> datetime | None:
     """How long other containers may outlive the main one."""
     main = pod.container(task.spec.main_container)
-    ended_at = main.exit.finished_at if main is not None and main.exit is not None else None
-    return ended_at + task.spec.grace if ended_at is not None else None
+    if main is None or main.exit is None:
+        return None
+    return (main.exit.finished_at or main.started_at or pod.created_at) + task.spec.grace
 
 
 def delete_at(task: Task) -> datetime | None:
@@ -89,7 +93,7 @@ def has_struck(moment: datetime | None, now: datetime) -> bool:
 def whole_second(moment: datetime) -> datetime:
     """The first whole second that is not earlier: a status has no finer ones."""
     rest = moment.replace(microsecond=0)
-    return rest if rest == moment else rest + timedelta(seconds=1)
+    return rest if rest == moment else rest + A_SECOND
 
 
 def said(moment: datetime) -> str:

@@ -23,7 +23,7 @@ from taskyard.core.model import (
     Snapshot,
     Status,
 )
-from taskyard.core.words import ACTIVE_STATES, ErrorCode, Reason, State
+from taskyard.core.words import ACTIVE_STATES, ErrorCode, Reason, State, StopReason
 
 
 def decide(snapshot: Snapshot, now: datetime) -> Decision:
@@ -80,11 +80,10 @@ def rest(snapshot: Snapshot, now: datetime) -> Decision:
 
 def keep_log(snapshot: Snapshot) -> Decision:
     """A success has its verdict already; now there is time for its log."""
-    pod = logs.pod_of(snapshot.task.status)
-    if snapshot.log is None and pod is not None:
-        return Decision(ReadLog(pod))
-    tail = snapshot.log.tail if snapshot.log is not None else ""
-    return say.write(snapshot, replace(snapshot.task.status, log_tail=tail))
+    status = snapshot.task.status
+    if snapshot.log is None:
+        return Decision(ReadLog(str(logs.pod_of(status))))
+    return say.write(snapshot, replace(status, log_tail=snapshot.log.tail))
 
 
 def run_again(status: Status, now: datetime) -> Status:
@@ -162,11 +161,9 @@ def follow(snapshot: Snapshot, now: datetime) -> Decision:
         return attend(snapshot, min(alive, key=_age), now)
     if over:
         pod = max(over, key=_age)
-        ending = verdict.of_pod(pod, task)
-        assert ending is not None
-        return resolve(snapshot, ending, now, pod)
+        return resolve(snapshot, verdict.of_pod(pod, task), now, pod)
     if any(pod.is_alive for pod in snapshot.pods):
-        return say.acknowledge(snapshot)  # a stray is being stopped: nothing is over while it lives
+        return outlive(snapshot, now)
     if task.status.state is State.CLAIMED and not pods and task.status.stop is None:
         step = launch.of_claim(snapshot, now)
         return step if step is not None else close(snapshot, None, now)
@@ -176,19 +173,31 @@ def follow(snapshot: Snapshot, now: datetime) -> Decision:
     return close(snapshot, max(pods, key=_age, default=None), now)
 
 
+def outlive(snapshot: Snapshot, now: datetime) -> Decision:
+    """A stray is being stopped: nothing is over while it lives, but clocks go on."""
+    task = snapshot.task
+    given_up_at = stopping.given_up_at(task)
+    if clocks.has_struck(given_up_at, now):
+        ending = verdict.Stopped(verdict.NO_EVIDENCE, StopReason.DEADLINE_EXCEEDED)
+        return resolve(snapshot, ending, now)
+    if task.status.stop is None and (why := stopping.why(task, None, now)) is not None:
+        return stopping.request(snapshot, why, now)
+    return say.acknowledge(snapshot, clocks.next_of(now, (*stopping.strikes(task, None), given_up_at)))
+
+
 def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     """The run has a pod that lives: stop it if it must be, say so when the user's code starts, or let it be."""
     task, status = snapshot.task, snapshot.task.status
-    if status.stop is not None:
-        if clocks.has_struck(stopping.given_up_at(task), now):
-            ending = verdict.Stopped(verdict.of_living(pod, task), status.stop.reason)
-            return resolve(snapshot, ending, now)
-        return say.noted(snapshot, stopping.of_pod(snapshot, pod, now))
-    if (why := stopping.why(task, pod, now)) is not None:
-        return say.write(snapshot, stopping.requested(status, *why, now))
+    if clocks.has_struck(stopping.given_up_at(task), now):
+        return resolve(snapshot, verdict.of_living(pod, task), now)
     lost_at = unreachable_until(snapshot, pod)
     if clocks.has_struck(lost_at, now):
-        return Decision(Look()) if snapshot.live is None else Decision(DeletePod(pod, force=True))
+        return abandon(snapshot, pod, now)
+    if status.stop is not None:
+        step = stopping.of_pod(snapshot, pod, now)
+        return say.noted(snapshot, replace(step, wake_at=clocks.next_of(now, (step.wake_at, lost_at))))
+    if (why := stopping.why(task, pod, now)) is not None:
+        return stopping.request(snapshot, why, now)
     wake_at = clocks.next_of(now, (*stopping.strikes(task, pod), lost_at))
     started_at = verdict.main_started_at(pod, task.spec.main_container)
     if status.state is State.RUNNING:
@@ -233,6 +242,19 @@ def unreachable_until(snapshot: Snapshot, pod: Pod) -> datetime | None:
     return pod.deleted_at + timeout
 
 
+def abandon(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
+    """Give a pod up for lost. Its Job goes first: it holds a pod that has not ended, even against force."""
+    if snapshot.live is None:
+        return Decision(Look())
+    if snapshot.task.status.stop is None:
+        unreachable = StopReason.LOST, f"the pod's node `{pod.node}` could not be reached"
+        return stopping.request(snapshot, unreachable, now)
+    job = snapshot.live.job
+    if job is not None and job.belongs_to(snapshot.task) and not job.deleting:
+        return Decision(DeleteJob(job))
+    return Decision(DeletePod(pod, force=True), wake_at=now + stopping.PATIENCE)
+
+
 def close(snapshot: Snapshot, last_seen: Pod | None, now: datetime) -> Decision:
     """No pod is left, for certain. What is left of the Job goes first: it could make another."""
     assert snapshot.live is not None
@@ -241,7 +263,8 @@ def close(snapshot: Snapshot, last_seen: Pod | None, now: datetime) -> Decision:
         if (step := stopping.of_job(snapshot, now)) is not None:
             return say.noted(snapshot, step)
     elif job is not None and job.belongs_to(task) and not job.is_over:
-        return Decision(DeleteJob(job))
+        gone = StopReason.LOST, "the pod was gone before the run had ended"
+        return stopping.request(snapshot, gone, now)
     own = job if job is not None and job.belongs_to(task) else None
     return resolve(snapshot, verdict.without_pod(task, own, last_seen), now)
 
@@ -251,7 +274,8 @@ def resolve(snapshot: Snapshot, ending: verdict.Ending, now: datetime, pod: Pod 
     status = outcome.of(snapshot.task, ending, now)
     if snapshot.log is not None:
         return say.write(snapshot, replace(status, log_tail=snapshot.log.tail))
-    if pod is not None and logs.is_wanted(snapshot.task.spec, status, pod):
+    is_lost = isinstance(ending, verdict.Lost)  # as its log is: its node may not answer
+    if pod is not None and not is_lost and logs.is_wanted(snapshot.task.spec, status, pod):
         return Decision(ReadLog(pod.name))
     return say.write(snapshot, status)
 

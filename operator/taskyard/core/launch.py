@@ -16,7 +16,7 @@ def of_claim(snapshot: Snapshot, now: datetime) -> Decision | None:
     """The next step of a claim whose pod was never seen; None when its Job is gone or over: the run is."""
     task, job, live = snapshot.task, snapshot.job, snapshot.live
     if (why := stopping.why(task, None, now)) is not None:
-        return say.write(snapshot, stopping.requested(task.status, *why, now))
+        return stopping.request(snapshot, why, now)
     clock = clocks.next_of(now, stopping.strikes(task, None))
     if job is None:
         return create_job(snapshot, now, clock)
@@ -34,8 +34,8 @@ def of_claim(snapshot: Snapshot, now: datetime) -> Decision | None:
         return None
     if not live.job.belongs_to(task):
         return say.acknowledge(snapshot, wake_at)
-    message = f"the Job `{live.job.name}` has made no pod so far; `kubectl describe job` shows its events"
-    return say.explain(snapshot, Reason.NO_POD, message, wake_at)
+    silent = f"the Job `{live.job.name}` has made no pod so far; `kubectl describe job` shows its events"
+    return say.explain(snapshot, Reason.NO_POD, live.complaint or silent, wake_at)
 
 
 def create_job(snapshot: Snapshot, now: datetime, clock: datetime | None) -> Decision:
@@ -47,10 +47,14 @@ def create_job(snapshot: Snapshot, now: datetime, clock: datetime | None) -> Dec
         return Decision(CreateJob())
     if refusal.malformed:
         return reject(snapshot, refusal, now)
-    again_at = refusal.at + REFUSED_AGAIN_AFTER
+    waited = refusal.at - (snapshot.task.status.claimed_at or refusal.at)
+    again_at = refusal.at + min(max(waited, REFUSED_AGAIN_AFTER), LONGEST_WAIT_FOR_A_LOOK)
     if now >= again_at:
         return Decision(CreateJob())
-    return say.explain(snapshot, Reason.JOB_REFUSED, refusal.message, clocks.next_of(now, (again_at, clock)))
+    wake_at = clocks.next_of(now, (again_at, clock))
+    if snapshot.task.status.reason == Reason.JOB_REFUSED:
+        return say.acknowledge(snapshot, wake_at)  # a webhook may put it in other words each time
+    return say.explain(snapshot, Reason.JOB_REFUSED, refusal.message, wake_at)
 
 
 def name_taken(snapshot: Snapshot, wake_at: datetime | None) -> Decision:

@@ -144,7 +144,7 @@ def pod_template(task: Task, payload: Payload, now: datetime) -> dict[str, Any]:
     template = {"metadata": {}, **payload.template}
     metadata = {"labels": {}, "annotations": {}, **template["metadata"]}
     spec = {"terminationGracePeriodSeconds": GRACE_SECONDS, **template["spec"], "restartPolicy": "Never"}
-    if "serviceAccountName" not in spec:
+    if not {"serviceAccountName", "serviceAccount"} & spec.keys():  # the second is its name of old
         spec = {"automountServiceAccountToken": False, **spec}
     if (limit := failsafe(task, now)) is not None:
         own = {"activeDeadlineSeconds": limit, **spec}["activeDeadlineSeconds"]

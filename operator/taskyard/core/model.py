@@ -186,7 +186,11 @@ class Pod:
     """The end of its grace period; a pod that outlives it by far has lost its kubelet."""
     gone: bool = False
     node: str | None = None
+    disturbed_at: datetime | None = None
+    """When somebody first meant to end it from outside: a disruption, or a deletion."""
     scheduled_at: datetime | None = None
+    accepted_at: datetime | None = None
+    """When its kubelet first saw it; `active_deadline` counts from then."""
     active_deadline: int | None = None
     reason: str | None = None
     message: str | None = None
@@ -257,6 +261,8 @@ class Live:
     """
 
     job: Job | None
+    complaint: str | None = None
+    """What the Job's controller says of pods that it could not make, in the cluster's own words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +325,7 @@ class EndPod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete a pod that has no right to run; `force`: also if its node does not answer."""
+    """Delete a pod that has no right to run, or that nobody else would end; `force`: without its kubelet."""
 
     pod: Pod
     force: bool = False

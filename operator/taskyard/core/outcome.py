@@ -67,7 +67,7 @@ def failed(task: Task, ending: verdict.Failed, now: datetime) -> Status:
         again = requeued(status, now, start, reason, f"{said}: {error.message}")
         return replace(again, retry_count=spent)
     if why_not:
-        error = replace(error, message=f"{error.message}; not retried: {why_not}")
+        error = replace(error, message=text.joined(error.message, f"; not retried: {why_not}"))
     flaws = ending.result.flaws if ending.result is not None else ()
     return ended(task, state, error, evidence, now, flaws=flaws, is_recorded=True)
 
@@ -76,12 +76,12 @@ def lost(task: Task, ending: verdict.Lost, now: datetime) -> Status:
     """Not the task's fault: made good from a budget of its own."""
     limit, spent = task.spec.retry.infrastructure_limit, task.status.loss_count + 1
     error = Error(ErrorCode.WORKER_LOST, ending.message)
-    why_not = f"all {limit} losses of `infrastructureLimit` are spent" if spent > limit else None
-    why_not = why_not or clocks.too_late_for(task, now)
     if limit == 0:
         return ended(task, State.EXCEPTION, error, ending.evidence, now, is_recorded=True)
+    why_not = f"all {limit} losses of `infrastructureLimit` are spent" if spent > limit else None
+    why_not = why_not or clocks.too_late_for(task, now)
     if why_not is not None:
-        error = replace(error, message=f"{error.message}; not run again: {why_not}")
+        error = replace(error, message=text.joined(error.message, f"; not run again: {why_not}"))
         return ended(task, State.EXCEPTION, error, ending.evidence, now, is_recorded=True)
     status = with_error(task.status, State.EXCEPTION, error)
     status = with_ended_run(task, status, ending.evidence)
@@ -129,6 +129,8 @@ def stopped(task: Task, ending: verdict.Stopped, now: datetime) -> Status:
         case StopReason.MALFORMED_PAYLOAD:
             error = Error(ErrorCode.MALFORMED_PAYLOAD, said)
             return ended(task, State.EXCEPTION, error, evidence, now)
+        case StopReason.LOST:
+            return lost(task, verdict.Lost(evidence, said), now)
         case StopReason.MAIN_CONTAINER_ENDED:
             return lost(task, verdict.Lost(evidence, "the pod was gone before its verdict was read"), now)
         case StopReason.SCHEDULE_TIMEOUT | StopReason.NO_CAPACITY | StopReason.START_TIMEOUT:
@@ -157,14 +159,17 @@ def expired(task: Task, evidence: verdict.Evidence, now: datetime) -> Status:
     moment = clocks.good_until(task)
     by = f", {clocks.said(moment)}" if moment is not None else ""
     last = next((run for run in reversed(task.status.runs) if run.number < task.status.run), None)
-    if task.status.started_at is not None and not evidence.has_started and last is not None:
-        said = f"{last.message or 'the last run failed'}; not retried: the next run had not started by its"
+    has_run = task.status.started_at is not None or task.status.loss_count > 0
+    if has_run and not evidence.has_started and last is not None:
+        why_not = f"; not retried: the next run had not started by its `goodUntil`{by}"
+        said = text.joined(last.message or "the last run failed", why_not)
         code = last.error_code or last.reason or ErrorCode.WORKER_LOST
-        error = Error(code, f"{said} `goodUntil`{by}", is_reported=last.error_code is not None)
+        error = Error(code, said, is_reported=last.error_code is not None)
         state = last.state if last.state in {State.FAILED, State.EXCEPTION} else State.EXCEPTION
         return ended(task, state, error, evidence, now)
     if evidence.has_started:
-        error = Error(ErrorCode.TASK_EXPIRED, f"the task started after its `goodUntil`{by}, and was stopped")
+        # It may have started in the very moment: the kubelet tells of a start a little later.
+        error = Error(ErrorCode.TASK_EXPIRED, f"no start was known by its `goodUntil`{by}: it was stopped")
         return replace(ended(task, State.EXPIRED, error, evidence, now), reason=Reason.STARTED_LATE)
     error = Error(ErrorCode.TASK_EXPIRED, f"the task had not started by its `goodUntil`{by}")
     return ended(task, State.EXPIRED, error, evidence, now)

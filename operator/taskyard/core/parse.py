@@ -155,7 +155,9 @@ def pod(obj: Json) -> Pod:
         deleting="deletionTimestamp" in metadata,
         deleted_at=_maybe_time(metadata.get("deletionTimestamp")),
         node=spec.get("nodeName"),
-        scheduled_at=_scheduled_at(status),
+        disturbed_at=_disturbed_at(metadata, status),
+        scheduled_at=_since(status, "PodScheduled"),
+        accepted_at=_maybe_time(status.get("startTime")),
         active_deadline=spec.get("activeDeadlineSeconds"),
         reason=status.get("reason"),
         message=status.get("message"),
@@ -303,11 +305,26 @@ def _memory_limit(name: str, specs: list[Json]) -> str | None:
     return str(limit) if limit is not None else None
 
 
-def _scheduled_at(status: Json) -> datetime | None:
+def _since(status: Json, kind: str) -> datetime | None:
+    """Since when a condition is True."""
     for each in status.get("conditions", []):
-        if each["type"] == "PodScheduled" and each["status"] == "True":
+        if each["type"] == kind and each["status"] == "True":
             return _maybe_time(each.get("lastTransitionTime"))
     return None
+
+
+def _disturbed_at(metadata: Json, status: Json) -> datetime | None:
+    gone_by = _maybe_time(metadata.get("deletionTimestamp"))
+    grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    moments = (gone_by - grace if gone_by is not None else None, _since(status, "DisruptionTarget"))
+    return min((each for each in moments if each is not None), default=None)
+
+
+def complaint(events: list[Json]) -> str | None:
+    """What the last of a Job's events says about pods that could not be made."""
+    denied = [each for each in events if each.get("reason") == "FailedCreate" and each.get("message")]
+    last = max(denied, key=lambda each: str(each.get("lastTimestamp") or ""), default=None)
+    return str(last["message"]) if last is not None else None
 
 
 def _hindrance(status: Json) -> Hindrance | None:

@@ -40,8 +40,11 @@ class Report:
 NOTHING_SAID: Final = Report()
 
 
-def read(message: str | None, containers: int = 1) -> Report:
-    """What a container's termination message says; `containers` of its pod share the room."""
+def read(message: str | None, containers: int = 1, *, may_be_log: bool = False) -> Report:
+    """What a container's termination message says; `containers` of its pod share the room.
+
+    After a crash it may be the end of a log, where many an object has an `error`: one that has nothing else is meant.
+    """
     if message is None or not message.strip():
         return NOTHING_SAID
     flaws = _flaws(message, min(CONTAINER_LIMIT, POD_LIMIT // max(containers, 1)))
@@ -57,10 +60,8 @@ def read(message: str | None, containers: int = 1) -> Report:
         flaws |= {Flaw.CONTROL_CHARACTERS}
     marks = tuple(flaw for flaw in Flaw if flaw in flaws)
     match cleaned:
-        case {"error": {} as reported}:
+        case {"error": {} as reported} if len(cleaned) == 1 or not may_be_log:
             return Report(error=_error(reported), retryable=_retryable(reported), flaws=marks)
-        case {"error": str(message)}:
-            return Report(error=_error({"message": message}), flaws=marks)
         case {"ok": ok} if len(cleaned) == 1:
             return Report(ok=Value(ok), flaws=marks)
         case _:

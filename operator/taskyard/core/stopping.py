@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from taskyard.core import clocks, text, verdict
+from taskyard.core import clocks, say, text, verdict
 from taskyard.core.model import (
     Decision,
     DeleteJob,
@@ -29,13 +29,37 @@ from taskyard.core.words import Reason, State, StopReason
 SHORTEST_LIMIT: Final = 1
 """Seconds; a pod's time limit may be lowered, never raised or made 0."""
 
-FIRST_LOOK: Final = timedelta(seconds=1)
-LONGEST_WAIT_FOR_A_LOOK: Final = timedelta(minutes=1)
+FIRST_QUESTION: Final = timedelta(seconds=1)
+LAST_PAUSE: Final = timedelta(minutes=1)
 
 PATIENCE: Final = timedelta(seconds=30)
 """Beyond its grace period, for a pod to end after its task's deadline. Then the task is resolved all the same."""
 
 LINGERING: Final = "the main container has ended, and others linger"
+
+QUOTA: Final = "exceeded quota"
+"""How the API server says that others must make room first."""
+
+KEEPS_ITS_WORDS: Final = frozenset(
+    {
+        StopReason.MALFORMED_PAYLOAD,
+        StopReason.SCHEDULE_TIMEOUT,
+        StopReason.NO_CAPACITY,
+        StopReason.START_TIMEOUT,
+        StopReason.LOST,
+    }
+)
+"""Whose message in the status becomes the message of the verdict."""
+
+FOR_WANT_OF_A_START: Final = frozenset(
+    {
+        StopReason.EXPIRED,
+        StopReason.SCHEDULE_TIMEOUT,
+        StopReason.NO_CAPACITY,
+        StopReason.START_TIMEOUT,
+    }
+)
+"""Which a live look precedes: the start may be known to the API server, and not yet to the cache."""
 
 Why = tuple[StopReason, str]
 
@@ -50,11 +74,9 @@ def why(task: Task, pod: Pod | None, now: datetime) -> Why | None:
         return StopReason.CANCELLED, "`cancel` is set"
     if is_too_late:
         return StopReason.DEADLINE_EXCEEDED, "its `deadline` has passed"
-    if pod is None or not pod.has_started:
-        return _why_not_started(task, pod, now)
-    started_at = verdict.main_started_at(pod, task.spec.main_container)
+    started_at = _started_at(task, pod)
     if started_at is None:
-        return _why_not_begun(task, pod, now)
+        return _why_unstarted(task, pod, now)
     if task.status.state is State.CLAIMED and clocks.has_struck(clocks.good_until(task), started_at):
         return StopReason.EXPIRED, "it started after its `goodUntil`"
     if clocks.has_struck(clocks.timeout_at(task, started_at), now):
@@ -64,36 +86,40 @@ def why(task: Task, pod: Pod | None, now: datetime) -> Why | None:
 
 def strikes(task: Task, pod: Pod | None) -> tuple[datetime | None, ...]:
     """Every moment at which `why` may answer otherwise."""
-    if pod is None or pod.node is None:
+    started_at = _started_at(task, pod)
+    if pod is None or (started_at is None and pod.node is None):
         return clocks.deadline(task), clocks.good_until(task), clocks.schedule_by(task)
-    started_at = verdict.main_started_at(pod, task.spec.main_container)
     if started_at is None:
         return clocks.deadline(task), clocks.good_until(task), clocks.start_by(task, pod)
     return clocks.deadline(task), clocks.timeout_at(task, started_at), clocks.linger_until(task, pod)
 
 
-def _why_not_started(task: Task, pod: Pod | None, now: datetime) -> Why | None:
+def _started_at(task: Task, pod: Pod | None) -> datetime | None:
+    """When the user's code began to run. A start on record stands: what is known of the pod may be older."""
+    recorded = task.status.recorded_run
+    if pod is not None and (seen := verdict.main_started_at(pod, task.spec.main_container)) is not None:
+        return seen
+    return recorded.started_at if recorded is not None else None
+
+
+def _why_unstarted(task: Task, pod: Pod | None, now: datetime) -> Why | None:
+    """The main container does not run yet, and may not wait for ever."""
     hindrance = pod.hindrance if pod is not None else None
     if hindrance is not None and hindrance.is_final:
         return StopReason.MALFORMED_PAYLOAD, hindrance.message
-    return _why_not_begun(task, pod, now)
-
-
-def _why_not_begun(task: Task, pod: Pod | None, now: datetime) -> Why | None:
     if clocks.has_struck(clocks.good_until(task), now):
         return StopReason.EXPIRED, "its `goodUntil` has passed"
-    hindrance = pod.hindrance if pod is not None else None
     said = f": {hindrance.message}" if hindrance is not None else _said_before(task.status)
-    if pod is None or pod.node is None:
-        if not clocks.has_struck(clocks.schedule_by(task), now):
-            return None
-        waited = f"no node was found within {task.spec.schedule_timeout.total_seconds():.0f} s{said}"
-        lacks_room = hindrance is not None and hindrance.is_capacity
-        return (StopReason.NO_CAPACITY if lacks_room else StopReason.SCHEDULE_TIMEOUT), waited
-    if clocks.has_struck(clocks.start_by(task, pod), now):
+    if pod is not None and pod.node is not None:
         waited = f"the container had not started within {task.spec.start_timeout.total_seconds():.0f} s{said}"
-        return StopReason.START_TIMEOUT, waited
-    return None
+        is_due = clocks.has_struck(clocks.start_by(task, pod), now)
+        return (StopReason.START_TIMEOUT, waited) if is_due else None
+    if not clocks.has_struck(clocks.schedule_by(task), now):
+        return None
+    what = "pod was made" if pod is None else "node was found"
+    waited = f"no {what} within {task.spec.schedule_timeout.total_seconds():.0f} s{said}"
+    lacks_room = hindrance.is_capacity if hindrance is not None else QUOTA in said
+    return (StopReason.NO_CAPACITY if lacks_room else StopReason.SCHEDULE_TIMEOUT), waited
 
 
 def _said_before(status: Status) -> str:
@@ -101,22 +127,18 @@ def _said_before(status: Status) -> str:
     return f": {status.message}" if status.message else ""
 
 
+def request(snapshot: Snapshot, why: Why, now: datetime) -> Decision:
+    """Put the reason on record, after a look where one is needed."""
+    if why[0] in FOR_WANT_OF_A_START and snapshot.live is None:
+        return Decision(Look())
+    return say.write(snapshot, requested(snapshot.task.status, *why, now))
+
+
 def requested(status: Status, reason: StopReason, message: str, now: datetime) -> Status:
     """The reason, on record before anything is stopped."""
     said = message if reason in KEEPS_ITS_WORDS else f"stopping: {message}"
     stop = Stop(reason, now)
     return replace(status, reason=Reason.STOPPING, message=text.cut(said), stop=stop, waiting=())
-
-
-KEEPS_ITS_WORDS: Final = frozenset(
-    {
-        StopReason.MALFORMED_PAYLOAD,
-        StopReason.SCHEDULE_TIMEOUT,
-        StopReason.NO_CAPACITY,
-        StopReason.START_TIMEOUT,
-    }
-)
-"""Whose message in the status becomes the message of the verdict."""
 
 
 def of_pod(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
@@ -133,7 +155,7 @@ def of_pod(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
         return Decision(DeletePod(pod))  # nobody else will: its Job is gone, or does not count it any more
     if not job.suspend:
         return Decision(SuspendJob(job))
-    return Decision(wake_at=next_look(snapshot.task, now))
+    return Decision(wake_at=ask_again_at(snapshot.task, now))
 
 
 def of_job(snapshot: Snapshot, now: datetime) -> Decision | None:
@@ -142,23 +164,25 @@ def of_job(snapshot: Snapshot, now: datetime) -> Decision | None:
     job = snapshot.live.job
     if job is None or not job.belongs_to(snapshot.task) or job.is_over:
         return None
+    if snapshot.task.status.stop is not None and snapshot.task.status.stop.reason is StopReason.LOST:
+        return Decision(DeleteJob(job))  # its pod is gone already: there is nothing to take back
     if not job.suspend:
         return Decision(SuspendJob(job))
     if not job.is_suspended:
-        return Decision(wake_at=next_look(snapshot.task, now))
+        return Decision(wake_at=ask_again_at(snapshot.task, now))
     return Decision(DeleteJob(job))
 
 
-def next_look(task: Task, now: datetime) -> datetime:
+def ask_again_at(task: Task, now: datetime) -> datetime:
     """When to ask again whether a suspended Job has let its pod go: after 1 s, then whenever the wait has doubled."""
     assert task.status.stop is not None
     waited = now - task.status.stop.requested_at
-    return now + min(max(waited, FIRST_LOOK), LONGEST_WAIT_FOR_A_LOOK)
+    return now + min(max(waited, FIRST_QUESTION), LAST_PAUSE)
 
 
 def given_up_at(task: Task) -> datetime | None:
     """When a task past its deadline is resolved, even though its pod does not end: its node may never return."""
-    stop = task.status.stop
-    if stop is None or stop.reason is not StopReason.DEADLINE_EXCEEDED:
+    stop, deadline = task.status.stop, clocks.deadline(task)
+    if stop is None or deadline is None:
         return None
-    return stop.requested_at + task.spec.grace + PATIENCE
+    return max(stop.requested_at, deadline) + task.spec.grace + PATIENCE

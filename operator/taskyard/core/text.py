@@ -34,6 +34,11 @@ def printable_json(value: Any) -> Any:
             return value
 
 
+def joined(text: str, suffix: str) -> str:
+    """Both, within what the status takes; it is the text that gives way."""
+    return cut(text, MESSAGE_LIMIT - len(suffix)) + suffix
+
+
 def cut(text: str, limit: int = MESSAGE_LIMIT) -> str:
     """As much of a text as the status takes, printable. Doing it twice changes nothing."""
     text = printable(text)

@@ -5,12 +5,12 @@ not guessed: it is a loss.
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from signal import Signals
 from typing import Final
 
-from taskyard.core import result
-from taskyard.core.model import Container, Error, Job, Pod, Result, Stop, Task
+from taskyard.core import clocks, result, text
+from taskyard.core.model import Container, Error, Exit, Job, Pod, Result, Stop, Task
 from taskyard.core.words import ErrorCode, PodPhase, StopReason
 
 
@@ -100,10 +100,8 @@ NODE_SHUTDOWN: Final = frozenset({"Terminated", "NodeShutdown"})
 """The reasons of pods that a kubelet ends, or refuses, because its machine goes down in order."""
 
 
-def of_pod(pod: Pod, task: Task) -> Ending | None:
-    """How the run of this pod ended; None while it may still go on."""
-    if not pod.is_over:
-        return None
+def of_pod(pod: Pod, task: Task) -> Ending:
+    """How the run of this pod ended. It is over: its phase is terminal."""
     main = pod.container(task.spec.main_container)
     evidence = _evidence(pod, main)
     stop = task.status.stop
@@ -112,22 +110,23 @@ def of_pod(pod: Pod, task: Task) -> Ending | None:
     if stop is not None:
         return _stopped(pod, main, stop, evidence)
     if pod.reason == "DeadlineExceeded":
-        return Failed(evidence, _timeout(task))
+        return _over_its_limit(pod, main, task, evidence)
+    if main is not None and _ended_by_itself(main, pod.disturbed_at):
+        return _by_main(pod, main, evidence)
     if is_drain(pod):
         return Drained(evidence, _disruption(pod))
     if pod.disruption is not None:
         return Lost(evidence, _disruption(pod))
     if pod.reason is not None:
-        return Lost(evidence, _disruption(pod)) if pod.has_started else _rejected(pod, evidence)
+        may_have_run = pod.has_started or task.status.recorded_run is not None
+        return Lost(evidence, _disruption(pod)) if may_have_run else _rejected(pod, evidence)
     if pod.deleting:
-        return Lost(evidence, "the pod was deleted while it ran")
-    if main is not None and main.exit is not None and main.exit.reason in END_UNSEEN:
-        return Lost(evidence, "nobody saw the container end: its node went away or restarted")
-    if main is not None and main.exit is not None and (main.started_at or main.exit.reason in CANNOT_RUN):
+        return Lost(evidence, "the pod was deleted before its run had ended")
+    if main is not None and _has_a_say(main):
         return _by_main(pod, main, evidence)
     for init in pod.init_containers:
         if init.exit is not None and init.exit.code != 0 and init.started_at is not None:
-            return Failed(_evidence(pod, init), _exit_error(init, "the init container "))
+            return Failed(_evidence(pod, init), _exit_error(init, "the init container"))
     return Lost(evidence, "the pod failed, and no container of it says why")
 
 
@@ -138,20 +137,29 @@ def is_drain(pod: Pod) -> bool:
     return pod.disruption == "TerminationByKubelet" and pod.reason in NODE_SHUTDOWN
 
 
-def of_living(pod: Pod, task: Task) -> Evidence:
-    """What is known of a run that is given up while its pod lives on."""
-    return _evidence(pod, pod.container(task.spec.main_container))
+def of_living(pod: Pod, task: Task) -> Ending:
+    """What is said of a run that is given up at its task's deadline, while its pod lives on."""
+    main = pod.container(task.spec.main_container)
+    evidence = _evidence(pod, main)
+    if main is not None and main.exit is not None:
+        return _by_main(pod, main, evidence)
+    return Stopped(evidence, StopReason.DEADLINE_EXCEEDED)
 
 
 def without_pod(task: Task, job: Job | None, last_seen: Pod | None) -> Ending:
     """How a run ended whose pods are known to be gone, for certain, without having told."""
-    evidence = NO_EVIDENCE
+    stop = task.status.stop
+    # A start is waited for only of a pod that has a node; who was not there cannot say what it came to.
+    evidence = Evidence(is_start_unknown=stop is not None and stop.reason is StopReason.START_TIMEOUT)
     if last_seen is not None:
-        evidence = replace(_evidence(last_seen, None), is_start_unknown=last_seen.node is not None)
+        main = last_seen.container(task.spec.main_container)
+        evidence = replace(_evidence(last_seen, main), is_start_unknown=last_seen.node is not None)
+        if main is not None and _ended_by_itself(main, last_seen.disturbed_at):
+            return _by_main(last_seen, main, evidence)
     if job is not None and job.succeeded:
         return Succeeded(evidence, is_result_unknown=True)
-    if task.status.stop is not None:
-        return Stopped(evidence, task.status.stop.reason)
+    if stop is not None:
+        return Stopped(evidence, stop.reason)
     return Lost(evidence, "the pod was gone before the run had ended")
 
 
@@ -179,12 +187,15 @@ def _evidence(pod: Pod, container: Container | None) -> Evidence:
 def _by_main(pod: Pod, main: Container, evidence: Evidence) -> Ending:
     """The main container ended by itself: its exit code decides, and what it said."""
     assert main.exit is not None
+    if main.exit.reason in END_UNSEEN:
+        return Lost(evidence, "nobody saw the container end: its node went away or restarted")
     if main.exit.code == 0:
         return _by_result(pod, main, evidence)
-    report = _report(pod, main)
+    report, ended = _report(pod, main), _exit_error(main)
     if report.error is not None:
-        return Failed(evidence, report.error, report.retryable, Result(flaws=report.flaws))
-    return Failed(evidence, _exit_error(main))
+        told = replace(report.error, message=text.joined(report.error.message, f"; {_how(main)}"))
+        return Failed(evidence, told, report.retryable, Result(flaws=report.flaws))
+    return Failed(evidence, ended)
 
 
 def _by_result(pod: Pod, main: Container | None, evidence: Evidence) -> Ending:
@@ -198,15 +209,25 @@ def _by_result(pod: Pod, main: Container | None, evidence: Evidence) -> Ending:
 
 
 def _report(pod: Pod, main: Container | None) -> result.Report:
-    message = main.exit.message if main is not None and main.exit is not None else None
-    return result.read(message, len(pod.containers) + len(pod.init_containers))
+    if main is None or main.exit is None:
+        return result.NOTHING_SAID
+    containers = len(pod.containers) + len(pod.init_containers)
+    return result.read(main.exit.message, containers, may_be_log=main.exit.code != 0)
 
 
 def _stopped(pod: Pod, main: Container | None, stop: Stop, evidence: Evidence) -> Ending:
-    """A stop was asked for. Only one that came after the main container's own end leaves it its verdict."""
-    if stop.reason is StopReason.MAIN_CONTAINER_ENDED and main is not None and main.exit is not None:
+    """A stop was asked for. One that came after the main container's own end leaves it its verdict."""
+    if main is None or main.exit is None:
+        return Stopped(evidence, stop.reason)
+    if stop.reason is StopReason.MAIN_CONTAINER_ENDED or _ended_before(main.exit, stop):
         return _by_main(pod, main, evidence)
     return Stopped(evidence, stop.reason)
+
+
+def _ended_before(ended: Exit, stop: Stop) -> bool:
+    """Whether a container had ended by itself, and the kubelet told late. Clocks may differ, so a kill is a kill."""
+    is_earlier = ended.finished_at is not None and ended.finished_at < stop.requested_at
+    return is_earlier and _signal(ended.code) not in {Signals.SIGTERM, Signals.SIGKILL}
 
 
 def _rejected(pod: Pod, evidence: Evidence) -> NotStarted:
@@ -216,10 +237,35 @@ def _rejected(pod: Pod, evidence: Evidence) -> NotStarted:
     return NotStarted(evidence, message, is_capacity=str(pod.reason).startswith("OutOf"))
 
 
-def _timeout(task: Task) -> Error:
-    if task.spec.timeout is not None:
-        return timed_out(task)
-    return Error(ErrorCode.TIMEOUT, "the pod ran into its own `activeDeadlineSeconds`")
+def _over_its_limit(pod: Pod, main: Container | None, task: Task, evidence: Evidence) -> Ending:
+    """Its kubelet ended the pod by itself, while no operator was there: for which of its limits?"""
+    struck_at = None
+    if pod.accepted_at is not None and pod.active_deadline is not None:
+        struck_at = pod.accepted_at + timedelta(seconds=pod.active_deadline)
+    deadline, timeout_at = clocks.deadline(task), clocks.timeout_at(task, evidence.started_at)
+    if main is not None and _ended_by_itself(main, struck_at):
+        return _by_main(pod, main, evidence)
+    if clocks.has_struck(deadline, struck_at or pod.created_at):
+        return Stopped(evidence, StopReason.DEADLINE_EXCEEDED)
+    if not evidence.has_started and task.status.recorded_run is None:
+        return NotStarted(evidence, "the container had not started when the pod ran into its time limit")
+    if struck_at is not None and clocks.has_struck(timeout_at, struck_at):
+        return Failed(evidence, timed_out(task))
+    return Failed(evidence, Error(ErrorCode.TIMEOUT, "the pod ran into its own `activeDeadlineSeconds`"))
+
+
+def _has_a_say(main: Container) -> bool:
+    """Whether the end of a container says something, if only that it could not run or that nobody saw it."""
+    if main.exit is None:
+        return False
+    return main.started_at is not None or main.exit.reason in CANNOT_RUN | END_UNSEEN
+
+
+def _ended_by_itself(main: Container, disturbed_at: datetime | None) -> bool:
+    """Whether a container had ended before anybody meant it to; others of its pod lived on."""
+    if main.exit is None or main.started_at is None or main.exit.finished_at is None or disturbed_at is None:
+        return False
+    return main.exit.finished_at < disturbed_at and main.exit.reason not in END_UNSEEN
 
 
 def timed_out(task: Task) -> Error:
@@ -228,19 +274,29 @@ def timed_out(task: Task) -> Error:
     return Error(ErrorCode.TIMEOUT, f"the run took longer than its `timeoutSeconds`{taken} and was stopped")
 
 
-def _exit_error(container: Container, who: str = "the container ") -> Error:
+def _exit_error(container: Container, who: str = "the container") -> Error:
+    ended = container.exit
+    assert ended is not None
+    code = ErrorCode.EXIT_CODE if _signal(ended.code) is None else ErrorCode.SIGNAL
+    if ended.reason == "OOMKilled":
+        code = ErrorCode.OOM_KILLED
+    last_words = f": {ended.message.strip()}" if ended.message and ended.message.strip() else ""
+    return Error(code, f"{_how(container, who)}{last_words}")
+
+
+def _how(container: Container, who: str = "the container") -> str:
+    """How a container ended, in a sentence."""
     ended = container.exit
     assert ended is not None
     signal = _signal(ended.code)
     if ended.reason == "OOMKilled":
         limit = f" (its limit is {container.memory_limit})" if container.memory_limit else ""
-        code, said = ErrorCode.OOM_KILLED, f"ran out of memory and was killed{limit}"
+        said = f"ran out of memory and was killed{limit}"
     elif signal is not None:
-        code, said = ErrorCode.SIGNAL, f"was ended by {Signals(signal).name}"
+        said = f"was ended by {Signals(signal).name}"
     else:
-        code, said = ErrorCode.EXIT_CODE, f"exited with code {ended.code}"
-    last_words = f": {ended.message.strip()}" if ended.message and ended.message.strip() else ""
-    return Error(code, f"{who}`{container.name}` {said}{last_words}")
+        said = f"exited with code {ended.code}"
+    return f"{who} `{container.name}` {said}"
 
 
 def _signal(exit_code: int) -> int | None:

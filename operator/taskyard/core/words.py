@@ -152,6 +152,7 @@ class StopReason(StrEnum):
     START_TIMEOUT = "StartTimeout"
     MALFORMED_PAYLOAD = "MalformedPayload"
     MAIN_CONTAINER_ENDED = "MainContainerEnded"
+    LOST = "Lost"
 
 
 class Backoff(StrEnum):
