@@ -16,6 +16,7 @@ class LogFormat(StrEnum):
     TEXT = "text"
 
 
+LONGEST_IDENTITY: Final = 253
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -78,7 +79,7 @@ def load(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Setti
         ),
         lease_namespace=_name("lease_namespace", text("lease_namespace", "default")),
         lease_name=_name("lease_name", text("lease_name", "taskyard")),
-        identity=text("identity", "") or f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}",
+        identity=_identity(text("identity", "") or f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"),
         log_format=LogFormat(
             _one_of("log_format", text("log_format", _format_for_here()), [str(each) for each in LogFormat])
         ),
@@ -95,6 +96,12 @@ def _name(setting: str, value: str) -> str:
     value = value.strip()
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", value):
         raise _bad(setting, value, "must be a name as Kubernetes has them: a-z, 0-9 and -, at most 63")
+    return value
+
+
+def _identity(value: str) -> str:
+    if len(value) > LONGEST_IDENTITY:  # or no claim could be written
+        raise _bad("identity", value, f"must have at most {LONGEST_IDENTITY} characters")
     return value
 
 

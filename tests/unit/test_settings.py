@@ -28,6 +28,7 @@ def test_an_option_wins_over_the_environment() -> None:
         ("TASKYARD_HEALTH_PORT", "70000", "must be a port number"),
         ("TASKYARD_LOG_FORMAT", "xml", "must be one of json, text; it is 'xml'"),
         ("TASKYARD_LOG_LEVEL", "loud", "must be one of debug, info, warning, error"),
+        ("TASKYARD_IDENTITY", "x" * 254, "--identity ($TASKYARD_IDENTITY) must have at most 253 characters"),
         ("TASKYARD_LEASE_NAME", "a b", "--lease-name ($TASKYARD_LEASE_NAME) must be a name"),
     ],
 )

@@ -284,6 +284,13 @@ SUSPENDED = job(suspend=True, is_suspended=True)
             Decision(wake_at=NOW + seconds(34)),
             id="past a deadline a pod that does not end is not waited for for ever",
         ),
+        pytest.param(
+            snapshot(
+                stopped(RUN, StopReason.TIMEOUT, age=99, deadline=NOW + seconds(9)), pod(active_deadline=1)
+            ),
+            Decision(wake_at=NOW + seconds(44)),
+            id="and before it for as long as it takes",
+        ),
     ],
 )
 def test_then_one_step_at_a_time(situation: Snapshot, decision: Decision) -> None:

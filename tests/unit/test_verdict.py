@@ -242,7 +242,7 @@ def test_the_reason_on_record_is_the_verdict_of_a_stopped_run(reason: StopReason
 
 
 def test_a_success_wins_over_a_stop() -> None:
-    of = task(State.RUNNING, stop=Stop(StopReason.CANCELLED, NOW))
+    of = task(State.RUNNING, stop=Stop(StopReason.CANCELLED, ENDED))
     assert isinstance(verdict.of_pod(pod(PodPhase.SUCCEEDED, ended(0)), of), Succeeded)
 
 

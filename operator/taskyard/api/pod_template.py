@@ -98,7 +98,8 @@ def pod_template_schema() -> JSON:
     template["required"] = ["spec"]
     template["description"] = (
         "What to run: a pod template, as in a Job. `kubectl explain pod.spec` describes its fields."
-        " `restartPolicy` is `Never`. Give this or `definitionRef`. It never changes."
+        " `restartPolicy` is `Never`, the grace period 5 s where none is set, and no token is mounted unless"
+        " `serviceAccountName` is set. Give this or `definitionRef`. It never changes."
     )
     pod = template["properties"]["spec"]
     pod["description"] = "The pod of each run: see `kubectl explain pod.spec`."

@@ -65,7 +65,9 @@ class Expected(Model):
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
     exit_codes: ExitCodes | None = Field(
-        None, description="These exit codes of the main container. Absent: none, if `errors` is given."
+        None,
+        description="These exit codes, of the main container or of an init container that failed."
+        " Absent: none, if `errors` is given.",
     )
     errors: Codes | None = Field(
         None,
@@ -174,7 +176,8 @@ class TaskSpec(Model):
     start_timeout_seconds: Seconds = Field(
         600,
         description="How long the main container may take to start, once there is a node, before the claim is given"
-        " back; no retry is spent. It never changes.",
+        " back; no retry is spent. Init containers count into it; once one has run, it is a loss instead, of"
+        " `retry.infrastructureLimit`. It never changes.",
     )
     start_limit: Annotated[int, whole(1, 100)] = Field(
         3,

@@ -40,9 +40,6 @@ class Condition(Model):
         description="`Succeeded` (Unknown until the end, then True or False) or `Finished`."
     )
     status: ConditionStatus = Field(description="True, False or Unknown.")
-    observed_generation: Generation | None = Field(
-        None, description="The `metadata.generation` that this condition was derived from."
-    )
     last_transition_time: datetime = Field(description="When `status` last changed.")
     reason: Annotated[
         str,
@@ -108,10 +105,12 @@ class Run(Model):
     job: ObjectName | None = Field(None, description="The Job of this run.")
     pod: ObjectName | None = Field(None, description="The pod of this run.")
     node: ObjectName | None = Field(None, description="The node that the pod ran on.")
-    started_at: datetime | None = Field(None, description="When the main container started.")
-    finished_at: datetime | None = Field(None, description="When the main container ended.")
-    exit_code: ExitCode | None = Field(None, description="The exit code of the main container.")
-    signal: Signal | None = Field(None, description="The signal that ended the main container.")
+    started_at: datetime | None = Field(
+        None, description="When the main container started, or the init container that failed."
+    )
+    finished_at: datetime | None = Field(None, description="When that container ended.")
+    exit_code: ExitCode | None = Field(None, description="The exit code of that container.")
+    signal: Signal | None = Field(None, description="The signal that ended it.")
     message: Message | None = Field(None, description="What the cluster or the container said about the end.")
 
 

@@ -1,6 +1,6 @@
 """From the API server's JSON to records: the only place that knows what may be absent."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -320,7 +320,7 @@ def _disturbed_at(metadata: Json, status: Json) -> datetime | None:
     return min((each for each in moments if each is not None), default=None)
 
 
-def complaint(events: list[Json]) -> str | None:
+def complaint(events: Sequence[Json]) -> str | None:
     """What the last of a Job's events says about pods that could not be made."""
     denied = [each for each in events if each.get("reason") == "FailedCreate" and each.get("message")]
     last = max(denied, key=lambda each: str(each.get("lastTimestamp") or ""), default=None)

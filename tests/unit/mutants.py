@@ -1,0 +1,172 @@
+"""Plausible mistakes in the pure core, one line each. Every one of them must be caught: see `test_mutants.py`."""
+
+from dataclasses import dataclass
+from typing import Final
+
+TABLES: Final = "tables"
+SIMULATION: Final = "simulation"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`old` is a line of a module of the core, or a part of one that occurs once; with `new` in its place it is wrong.
+
+    `caught_by` is the tables of the core's modules, a property of `test_properties.py`, or the simulation.
+    """
+
+    says: str
+    module: str
+    old: str
+    new: str
+    caught_by: str = TABLES
+
+
+MUTANTS: Final = (
+    Mutant(
+        "a claim is made without a live look at the pods",
+        "decide",
+        "if task.status.attempt > 0 and snapshot.live is None:",
+        "if task.status.attempt > 9 and snapshot.live is None:",
+    ),
+    Mutant(
+        "a rerun takes the number of the run before it",
+        "decide",
+        "run=status.run + (status.recorded_run is not None),",
+        "run=status.run,",
+    ),
+    Mutant(
+        "a pod that is being deleted is left to itself",
+        "decide",
+        "alive = [pod for pod in pods if pod.is_alive]",
+        "alive = [pod for pod in pods if pod.is_alive and not pod.deleting]",
+    ),
+    Mutant(
+        "a task that was never resolved is run again",
+        "decide",
+        "if task.spec.rerun > task.status.observed_rerun:",
+        "if task.spec.rerun >= task.status.observed_rerun:",
+    ),
+    Mutant(
+        "an earlier pod does not keep a task waiting",
+        "waiting",
+        "if any(pod.is_alive for pod in snapshot.pods):",
+        "if any(pod.is_alive and not pod.deleting for pod in snapshot.pods):",
+    ),
+    Mutant(
+        "a Job is created for a task that is being deleted",
+        "launch",
+        "if snapshot.task.deleting:",
+        "if snapshot.task.deleting and snapshot.refusal is not None:",
+    ),
+    Mutant(
+        "nobody looks why a Job makes no pod",
+        "launch",
+        "wake_at = clocks.next_of(now, (due, clock))",
+        "wake_at = clocks.next_of(now, (clock,))",
+    ),
+    Mutant(
+        "a refused Job is not tried again",
+        "launch",
+        "clocks.next_of(now, (again_at, clock))",
+        "clocks.next_of(now, (clock,))",
+    ),
+    Mutant(
+        "a stop is given up before the deadline, though the pod lives",
+        "stopping",
+        "return max(stop.requested_at, deadline) + task.spec.grace + PATIENCE",
+        "return stop.requested_at + task.spec.grace + PATIENCE",
+    ),
+    Mutant(
+        "nobody wakes up for a timeout",
+        "stopping",
+        "return clocks.deadline(task), clocks.timeout_at(task, started_at), clocks.linger_until(task, pod)",
+        "return clocks.deadline(task), clocks.linger_until(task, pod)",
+    ),
+    Mutant(
+        "a pod without a node is asked to end, and never does",
+        "stopping",
+        "    if pod.node is not None:\n        is_asked",
+        "    if pod.node is None or pod.node:\n        is_asked",
+    ),
+    Mutant(
+        "a retry is not counted",
+        "outcome",
+        "return replace(again, retry_count=spent)",
+        "return replace(again, retry_count=spent - 1)",
+        SIMULATION,
+    ),
+    Mutant(
+        "one loss more than the budget",
+        "outcome",
+        'are spent" if spent > limit else None',
+        'are spent" if spent > limit + 1 else None',
+    ),
+    Mutant(
+        "one failed start more than the limit",
+        "outcome",
+        "if failures >= task.spec.start_limit and not ending.is_capacity:",
+        "if failures > task.spec.start_limit and not ending.is_capacity:",
+    ),
+    Mutant(
+        "every end has the time of a failure",
+        "outcome",
+        "failed_at=now if status.state is State.FAILED else None,",
+        "failed_at=now if status.state is not State.COMPLETED else None,",
+    ),
+    Mutant(
+        "the curve begins with half its delay",
+        "retry",
+        "2.0 ** min(number, 64)",
+        "2.0 ** min(number - 1, 64)",
+        "test_the_first_retries_of_every_curve",
+    ),
+    Mutant(
+        "the cap comes before the draw",
+        "retry",
+        "delay = doubled * draw",
+        "delay = min(doubled, policy.max_delay.total_seconds()) * draw",
+    ),
+    Mutant(
+        "a clock strikes a moment too late, and nobody wakes up for it again",
+        "clocks",
+        "return moment is not None and now >= moment",
+        "return moment is not None and now > moment",
+    ),
+    Mutant(
+        "what is to be kept for a redrive is deleted",
+        "clocks",
+        "if task.spec.dead_letter is DeadLetterPolicy.SAVE and not went_well:",
+        "if task.spec.dead_letter is DeadLetterPolicy.SAVE and went_well:",
+    ),
+    Mutant(
+        "a stop wins over a success",
+        "verdict",
+        "if pod.phase is PodPhase.SUCCEEDED:",
+        "if pod.phase is PodPhase.SUCCEEDED and stop is None:",
+    ),
+    Mutant(
+        "exit code 1 is good enough",
+        "verdict",
+        "if main.exit.code == 0:",
+        "if main.exit.code <= 1:",
+    ),
+    Mutant(
+        "a Job that is there counts as one that succeeded",
+        "verdict",
+        "if job is not None and job.succeeded:",
+        "if job is not None and not job.deleting:",
+    ),
+    Mutant(
+        "the code of an error is kept at any length",
+        "result",
+        "text.cut(code or ErrorCode.UNHANDLED_ERROR, CODE_LIMIT)",
+        "text.cut(code or ErrorCode.UNHANDLED_ERROR)",
+    ),
+    Mutant(
+        "numbers are kept that no other reader takes",
+        "result",
+        "if abs(number) > LARGEST_INTEGER:",
+        "if abs(number) > LARGEST_INTEGER**2:",
+        "test_any_words_of_a_task_can_be_kept",
+    ),
+)
