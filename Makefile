@@ -37,6 +37,8 @@ down-kwok: $(READY) ## stop that one
 ##@ Work on it
 unit: $(READY) ## the tests that need no cluster, in seconds
 	@$(RUN) -m tests unit
+simulate: $(READY) ## thousands more random histories, on all cores; SECONDS=300, SEED=the first of them
+	@$(RUN) -m tests.simulate --seconds $(or $(SIMULATED_SECONDS),300) $(if $(SEED),--first $(SEED))
 lint: $(READY) ## ruff, mypy --strict, import-linter, generated files
 	@$(RUN) -m tests lint
 image: $(READY) ## build the images into the cache
@@ -59,4 +61,4 @@ help: ## this list
 $(READY):
 	@$(PYTHON) cluster/environment.py $(VENV) requirements-dev.lock
 
-.PHONY: demo test up down status kubeconfig env install up-kwok down-kwok unit lint image manifests verify format lock help
+.PHONY: demo test up down status kubeconfig env install up-kwok down-kwok unit simulate lint image manifests verify format lock help

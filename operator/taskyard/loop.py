@@ -200,7 +200,7 @@ class Loop:
 
     async def _create_job(self, task: Task) -> None:
         claimed = self._just_claimed.pop(task.uid, None)
-        if claimed is None:
+        if claimed is None or parse.version(claimed) != task.resource_version:
             claimed = await self._cluster.get(TASKS, task.namespace, task.name)
             self._cache.see_task(claimed)
             if parse.task(claimed) != task:
@@ -287,10 +287,12 @@ class Loop:
                 logger.warning("could not post an event", extra=fields)
 
     async def _look(self, task: Task) -> Live | None:
-        """Read all about one Task from the API server into the cache; None if there is no such Task."""
+        """Read all about one Task from the API server into the cache; None if it is gone, or has gone on meanwhile."""
         current = await self._read_task(task)
         if current is None:
             return None
+        # The Job before the pods: one that is over or gone makes no more, so the list that follows shows them all.
+        job = await self._read_job(current)
         found, moment = set[str](), 0
         async for page in self._cluster.pages(PODS, task.namespace, manifest.uid_selector(task.uid)):
             moment = page.resource_version
@@ -300,7 +302,12 @@ class Loop:
         for pod in self._cache.pods_of(task.uid):
             if pod.uid not in found and pod.resource_version <= moment:
                 self._cache.miss_pod(pod, moment)
-        job = await self._read_job(current)
+        seen = self._cache.task(task.uid)
+        if seen is None or seen.status.attempt != current.status.attempt:
+            self._cache.dirty.mark(
+                task.uid
+            )  # another operator has gone on: that was the Job of an earlier attempt
+            return None
         is_childless = job is not None and not found and job.belongs_to(current) and not job.is_over
         live = Live(job, await self._complaint(current, job) if is_childless and job is not None else None)
         self._cache.looked(task.uid, self._now())

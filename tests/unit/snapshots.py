@@ -12,20 +12,24 @@ from hypothesis.strategies import SearchStrategy
 from taskyard.core import parse, record
 from taskyard.core.model import (
     Container,
+    Error,
     Exit,
     Hindrance,
     Job,
     Live,
     Pod,
     Refusal,
+    Result,
     Run,
     Snapshot,
     Status,
     Stop,
     Task,
+    Value,
+    Wait,
 )
 from taskyard.core.spec import Definition, Expected, Retry, Spec
-from taskyard.core.words import Backoff, LogPolicy, OnShutdown, PodPhase, Reason, State, StopReason
+from taskyard.core.words import Backoff, Flaw, LogPolicy, OnShutdown, PodPhase, Reason, State, StopReason
 from tests.unit.build import CLAIMED, NOW, STARTED, SUBMITTED, job, pod, retry, seconds, spec, task
 from tests.unit.fake import TASK_DEFAULTS, with_defaults
 
@@ -186,6 +190,60 @@ def snapshots(draw: st.DrawFn, states: Sequence[State] = tuple(State)) -> Snapsh
         looked_at=draw(maybe(moments)),
         live=draw(st.sampled_from([None, Live(found)])),
     )
+
+
+# Records.
+
+printable = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=20)
+times = st.none() | moments
+runs = st.builds(
+    Run,
+    number=st.integers(0, 9),
+    attempt=st.integers(0, 9),
+    state=st.sampled_from(State),
+    reason=st.none() | printable,
+    error_code=st.none() | printable,
+    pod=st.none() | printable,
+    started_at=times,
+    finished_at=times,
+    exit_code=st.none() | st.integers(0, 255),
+    message=st.none() | printable,
+)
+results = st.builds(
+    Result,
+    ok=st.none() | st.builds(Value, st.none() | st.integers() | printable | st.lists(st.none())),
+    error=st.none() | st.builds(Error, printable, printable, st.none() | printable),
+    flaws=st.sampled_from([(), (Flaw.NOT_JSON,), (Flaw.NOT_JSON, Flaw.TRUNCATED)]),
+)
+statuses = st.builds(
+    Status,
+    state=st.sampled_from(State),
+    reason=st.none() | printable,
+    message=st.none() | printable,
+    observed_generation=st.integers(1, 9),
+    observed_rerun=st.integers(0, 9),
+    run=st.integers(0, 9),
+    attempt=st.integers(0, 9),
+    run_count=st.integers(0, 9),
+    retry_count=st.integers(0, 9),
+    loss_count=st.integers(0, 9),
+    start_failures=st.integers(0, 9),
+    submitted_at=moments,
+    rerun_at=times,
+    enqueued_at=times,
+    claimed_at=times,
+    claimed_by=st.none() | printable,
+    started_at=times,
+    retried_at=times,
+    completed_at=times,
+    failed_at=times,
+    next_retry_at=times,
+    log_tail=st.none() | printable,
+    waiting=st.lists(st.builds(Wait, st.sampled_from(Reason), printable), max_size=2).map(tuple),
+    stop=st.none() | st.builds(Stop, st.sampled_from(StopReason), moments),
+    result=st.none() | results,
+    runs=st.lists(runs, max_size=3).map(tuple),
+)
 
 
 def written(before: Task, status: Status, now: datetime) -> Task:

@@ -13,17 +13,12 @@ from taskyard.core.decide import decide
 from taskyard.core.model import (
     CreateJob,
     Decision,
-    Error,
     Log,
     ReadLog,
-    Result,
-    Run,
     Snapshot,
     Status,
     Stop,
     Task,
-    Value,
-    Wait,
     WriteStatus,
 )
 from taskyard.core.spec import Retry
@@ -35,18 +30,17 @@ from taskyard.core.words import (
     Backoff,
     Flaw,
     PodPhase,
-    Reason,
     State,
     StopReason,
 )
 from tests.unit.build import NOW, SUBMITTED, live, pod, seconds, snapshot, started, task
 from tests.unit.build import retry as policy
-from tests.unit.snapshots import ACTIVE, WAITING, moments, policies, snapshots, tasks, written
+from tests.unit.snapshots import ACTIVE, WAITING, moments, policies, snapshots, statuses, tasks, written
 
-ALWAYS = {"derandomize": True, "deadline": None, "suppress_health_check": list(HealthCheck)}
-settings.register_profile("unit", max_examples=100, **ALWAYS)
+ALWAYS = settings(derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("unit", ALWAYS, max_examples=100)
 # Against a mutant only whether there is an example counts, not which is the simplest.
-settings.register_profile("mutant", max_examples=200, phases=[Phase.generate], **ALWAYS)
+settings.register_profile("mutant", ALWAYS, max_examples=200, phases=[Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "unit"))
 
 MOST_WRITES = 8
@@ -337,7 +331,7 @@ def test_any_words_of_a_task_can_be_kept(said: str, containers: int) -> None:
     assert all(is_modest(each) for each in kept)
     encoded = json.dumps(kept, ensure_ascii=False, allow_nan=False).encode("utf-8")
     assert json.loads(encoded) == kept
-    assert "\x00" not in encoded.decode() and "\x1b" not in encoded.decode()
+    assert not {"\x00", "\x1b"} & set(encoded.decode())
     assert report.flaws == tuple(flaw for flaw in Flaw if flaw in report.flaws)
 
 
@@ -349,57 +343,6 @@ def test_a_text_that_is_cut_fits_and_stays_so(said: str) -> None:
 
 
 # The record.
-
-printable = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=20)
-times = st.none() | moments
-runs = st.builds(
-    Run,
-    number=st.integers(0, 9),
-    attempt=st.integers(0, 9),
-    state=st.sampled_from(State),
-    reason=st.none() | printable,
-    error_code=st.none() | printable,
-    pod=st.none() | printable,
-    started_at=times,
-    finished_at=times,
-    exit_code=st.none() | st.integers(0, 255),
-    message=st.none() | printable,
-)
-results = st.builds(
-    Result,
-    ok=st.none() | st.builds(Value, st.none() | st.integers() | printable | st.lists(st.none())),
-    error=st.none() | st.builds(Error, printable, printable, st.none() | printable),
-    flaws=st.sampled_from([(), (Flaw.NOT_JSON,), (Flaw.NOT_JSON, Flaw.TRUNCATED)]),
-)
-statuses = st.builds(
-    Status,
-    state=st.sampled_from(State),
-    reason=st.none() | printable,
-    message=st.none() | printable,
-    observed_generation=st.integers(1, 9),
-    observed_rerun=st.integers(0, 9),
-    run=st.integers(0, 9),
-    attempt=st.integers(0, 9),
-    run_count=st.integers(0, 9),
-    retry_count=st.integers(0, 9),
-    loss_count=st.integers(0, 9),
-    start_failures=st.integers(0, 9),
-    submitted_at=moments,
-    rerun_at=times,
-    enqueued_at=times,
-    claimed_at=times,
-    claimed_by=st.none() | printable,
-    started_at=times,
-    retried_at=times,
-    completed_at=times,
-    failed_at=times,
-    next_retry_at=times,
-    log_tail=st.none() | printable,
-    waiting=st.lists(st.builds(Wait, st.sampled_from(Reason), printable), max_size=2).map(tuple),
-    stop=st.none() | st.builds(Stop, st.sampled_from(StopReason), moments),
-    result=st.none() | results,
-    runs=st.lists(runs, max_size=3).map(tuple),
-)
 
 
 @given(statuses)

@@ -1,0 +1,162 @@
+"""One life of an operator: the real loop, cache and list, driven by hand, with the ears of a watch."""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from taskyard.cache import Cache
+from taskyard.cluster import PODS, TASKS, Cluster, ClusterError, Kind
+from taskyard.core import parse
+from taskyard.core.model import Decision, Snapshot
+from taskyard.loop import Loop
+from taskyard.watch import Watch
+from tests.unit.fake import Object
+from tests.unit.simulation.ground import Ground, Violation
+from tests.unit.simulation.line import Line
+from tests.unit.simulation.strand import Strand
+from tests.unit.simulation.witness import Witness
+
+WORKERS: Final = 2
+
+Event = tuple[Kind, str, Object]
+
+
+class WatchedLoop(Loop):
+    """The real loop. What it would only log is a failure here."""
+
+    def __init__(self, ground: Ground, line: Line, cache: Cache, name: str) -> None:
+        super().__init__(line, cache, claimer=name, now=lambda: ground.now)
+        self._ground = ground
+        self._line = line
+        self.broken: Exception | None = None
+
+    async def step(self, uid: str) -> None:
+        self._line.began[uid] = self._ground.now
+        try:
+            await super().step(uid)
+        except ClusterError:
+            raise
+        except Exception as exc:
+            self.broken = exc
+            raise
+
+
+class Life:
+    """An operator from its start to its end, in steps that others choose."""
+
+    def __init__(self, ground: Ground, witness: Witness, name: str) -> None:
+        self.name = name
+        self._ground = ground
+        line = Line(ground, witness, name)
+        cluster: Cluster = line
+        self.cache = Cache()
+        self.loop = WatchedLoop(ground, line, self.cache, name)
+        self._watch = Watch(cluster, self.cache, [])
+        self._heard: dict[Kind, deque[Event]] = {TASKS: deque(), PODS: deque()}
+        self.is_deaf = False
+        self.has_missed = False
+        self._is_listing = True
+        self._workers: list[Strand] = []
+        self._strands = [Strand(f"{name} lists", self._list())]
+        ground.cluster.watch(self.hear)
+        ground.operators += 1
+        ground.say(name, "starts")
+
+    # What it is told.
+
+    def hear(self, kind: Kind, event: str, obj: Object) -> None:
+        """Something happened in the cluster; it gets to know now, later, twice, or not at all."""
+        if kind not in self._heard:
+            return
+        if self.is_deaf:
+            self.has_missed = True
+            return
+        self._heard[kind].append((kind, event, obj))
+        if self._ground.unlucky(0.03):
+            self._heard[kind].append((kind, event, obj))
+
+    def listen(self, kind: Kind) -> None:
+        """Take in the next event of a watch; once in a while an older one again, or one before its turn."""
+        queue = self._heard[kind]
+        event = (
+            queue[self._ground.dice.randrange(len(queue))] if self._ground.unlucky(0.05) else queue.popleft()
+        )
+        self._take_in(*event)
+
+    def _take_in(self, kind: Kind, event: str, obj: Object) -> None:
+        if kind == TASKS and event == "DELETED":
+            self.cache.miss_task(parse.uid(obj))
+        elif kind == TASKS:
+            self.cache.see_task(obj)
+        elif event == "DELETED":
+            self.cache.miss_pod(parse.pod(obj))
+        else:
+            self.cache.see_pod(obj)
+
+    def relist(self) -> None:
+        """What a watch missed is repaired by a list."""
+        self.is_deaf = self.has_missed = False
+        if not self._is_listing:
+            self._is_listing = True
+            self._strands.append(Strand(f"{self.name} lists", self._list()))
+
+    async def _list(self) -> None:
+        while True:
+            try:
+                await self._watch.list_everything()
+            except ClusterError:
+                continue
+            break
+        self._is_listing = False
+        if not self._workers:  # everything is known first
+            loop = self.loop
+            self._workers = [Strand(f"{self.name} works", loop._work()) for _ in range(WORKERS)]
+            self._strands += [*self._workers, Strand(f"{self.name} announces", loop._announcer())]
+
+    # How it moves.
+
+    def moves(self) -> Iterator[Kind | Strand]:
+        """Everything that it could do next."""
+        self._strands = [strand for strand in self._strands if not strand.is_over]
+        yield from (strand for strand in self._strands if strand.can_move)
+        yield from (kind for kind, queue in self._heard.items() if queue)
+
+    def move(self, how: Kind | Strand) -> None:
+        if isinstance(how, Strand):
+            how.move()
+        else:
+            self.listen(how)
+        if isinstance(self.loop.broken, Violation):
+            raise self.loop.broken
+        if self.loop.broken is not None:
+            raise Violation(f"a step of {self.name} failed: {self.loop.broken!r}") from self.loop.broken
+
+    def end(self, why: str) -> None:
+        self._ground.say(self.name, why)
+        for strand in self._strands:
+            strand.end()
+        self._ground.cluster.unwatch(self.hear)
+        self._ground.operators -= 1
+
+    # Its clock.
+
+    def ring(self) -> None:
+        self.loop._clock._ring_all_due()
+
+    def next_ring(self) -> float | None:
+        return min(self.loop._clock._due.values(), default=None)
+
+    def ring_of(self, uid: str) -> float | None:
+        return self.loop._clock._due.get(uid)
+
+    # What it would do.
+
+    def is_waiting_to_try_again(self, uid: str) -> bool:
+        return uid in self.loop._failures or uid in self.loop._conflicts
+
+    def snapshot(self, uid: str) -> Snapshot | None:
+        return self.loop._snapshot(uid)
+
+
+def is_idle(decision: Decision) -> bool:
+    return decision.action is None

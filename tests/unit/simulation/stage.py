@@ -1,0 +1,266 @@
+"""The stage of a history: operators that come and go, time that passes, and a cluster that goes about its business.
+
+Whatever may happen here is a method that does it, and says whether there was anything to do.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from taskyard.core import clocks, manifest, parse
+from tests.unit.fake import Object
+from tests.unit.simulation import controllers, kubelet, trouble, users
+from tests.unit.simulation.ground import (
+    Ground,
+    Violation,
+    is_alive,
+    is_deleting,
+    is_tracked,
+    name_of,
+    owner_uid,
+    uid_of,
+)
+from tests.unit.simulation.life import Life
+from tests.unit.simulation.rest import check_rest
+from tests.unit.simulation.themes import Theme
+from tests.unit.simulation.witness import Witness
+
+Part = Callable[[Ground, Object], bool]
+"""A part of Kubernetes: does the next thing to an object, or says that there is none."""
+
+LONGEST_SETTLING: Final = 600
+"""Moves; then it will never come to rest."""
+
+LONGEST_END: Final = 400
+"""Rounds; then it will never come to its end."""
+
+TASKS_AT_ONCE: Final = 2
+
+
+class Stage:
+    """One cluster with everybody in it, and everything that may happen there."""
+
+    def __init__(self, seed: int, theme: Theme) -> None:
+        self.ground = Ground(seed)
+        self.theme = theme
+        self.witness = Witness(self.ground)
+        self.lives: list[Life] = []
+        self.ground.say("theme", self.theme.name)
+
+    def end(self) -> None:
+        for life in self.lives:
+            life.end("ends")
+        self.lives = []
+
+    # Operators.
+
+    def start_operator(self) -> bool:
+        if len(self.lives) < 2:
+            self.lives.append(Life(self.ground, self.witness, self.ground.unique("op")))
+            return True
+        return False
+
+    def think(self) -> None:
+        """The operators go on: not at all, a bit, or until nothing is left to do."""
+        mood = self.ground.dice.random()
+        if mood < 0.08:
+            return
+        if mood < 0.25:
+            for _ in range(self.ground.dice.randint(1, 6)):
+                self.move()
+            return
+        self.settle()
+
+    def move(self) -> bool:
+        """One move of one operator; False if there is none."""
+        moves = [(life, how) for life in self.lives for how in life.moves()]
+        if not moves:
+            return False
+        life, how = self.ground.dice.choice(moves)
+        life.move(how)
+        return True
+
+    def settle(self) -> None:
+        for _ in range(LONGEST_SETTLING):
+            if not self.move():
+                check_rest(self.ground, self.lives)
+                return
+        raise Violation("it does not come to rest")
+
+    def crash(self) -> bool:
+        """The process is killed, in the middle of whatever it does."""
+        if not self.lives:
+            return False
+        life = self.ground.dice.choice(self.lives)
+        self.lives.remove(life)
+        life.end("crashes")
+        self.ground.happened["crash"] += 1
+        return True
+
+    def go_deaf(self) -> bool:
+        """Its watch tells it nothing any more; or it notices that, and lists everything."""
+        if not self.lives:
+            return False
+        life = self.ground.dice.choice(self.lives)
+        if life.is_deaf:
+            life.relist()
+        else:
+            life.is_deaf = True
+            self.ground.say(life.name, "hears nothing")
+        return True
+
+    def relist(self) -> bool:
+        for life in self.lives:
+            life.relist()
+        return bool(self.lives)
+
+    def late_effect(self) -> bool:
+        if not self.ground.late_effects:
+            return False
+        self.ground.late_effects.pop(0)()
+        return True
+
+    # Time.
+
+    def pass_time(self, seconds: float) -> None:
+        self.ground.later(seconds)
+        for life in self.lives:
+            life.ring()
+
+    def tick(self) -> bool:
+        self.pass_time(self.ground.dice.choice((0.2, 1.0, 3.7)))
+        return True
+
+    def next_ring(self) -> bool:
+        """On to the next timer; False if there is none."""
+        due = [ring for life in self.lives if (ring := life.next_ring()) is not None]
+        if not due:
+            return False
+        # On the dot: a whole number of microseconds, and not before.
+        self.pass_time(max(math.ceil((min(due) - self.ground.elapsed) * 1e6 - 1e-3), 1) / 1e6)
+        return True
+
+    def sleep(self) -> bool:
+        """No operator is there for a while."""
+        self.end()
+        self.jump()
+        return self.start_operator()
+
+    def jump(self) -> bool:
+        """Everybody sleeps for a while; often until some clock has struck."""
+        now, dice = self.ground.now, self.ground.dice
+        tasks = [parse.task(task) for task in self.ground.tasks()]
+        clock = [each for task in tasks for each in (clocks.good_until(task), clocks.deadline(task)) if each]
+        ahead = [each for each in clock if each > now]
+        if ahead and dice.random() < 0.6:
+            self.pass_time((dice.choice(ahead) - now).total_seconds() + dice.choice((0.0, 0.5)))
+        else:
+            self.pass_time(dice.choice((15.0, 61.0, 130.0, 700.0)))
+        return True
+
+    # Everybody else.
+
+    def kubernetes_for_a_while(self) -> bool:
+        for number in range(self.ground.dice.randint(1, self.theme.haste)):
+            if not self.kubernetes():
+                return number > 0
+            if self.ground.chance(0.15):
+                self.settle()
+        return True
+
+    def kubernetes(self) -> bool:
+        """Some part of Kubernetes does what is next; False if there is nothing."""
+        ground = self.ground
+        pods = [pod for pod in ground.pods() if is_alive(pod) or is_deleting(pod) or is_tracked(pod)]
+        tracking = {owner_uid(pod) for pod in pods}
+        jobs = [job for job in ground.jobs() if uid_of(job) in tracking or not controllers.is_finished(job)]
+        parts: list[tuple[Part, Object]] = [(controllers.sync_job, job) for job in jobs]
+        for part in (controllers.collect_pod, self._schedule, self._kubelet):
+            parts += [(part, pod) for pod in pods]
+        ground.dice.shuffle(parts)
+        if ground.chance(0.2) and controllers.collect(ground):
+            return True
+        return any(part(ground, obj) for part, obj in parts) or controllers.collect(ground)
+
+    def _schedule(self, ground: Ground, pod: Object) -> bool:
+        """In the end every pod finds a node, but one that an operator must take back."""
+        task = ground.task_of(pod)
+        if ground.is_fair and task is not None and "stop" in task["status"]:
+            return False
+        return controllers.schedule(ground, pod, self.theme.hindered)
+
+    def _kubelet(self, ground: Ground, pod: Object) -> bool:
+        theme, stays = self.theme, ground.is_fair and self._stays(pod)
+        return kubelet.step(ground, pod, ends_badly=theme.ends_badly, hindered=theme.hindered, stays=stays)
+
+    def _stays(self, pod: Object) -> bool:
+        """In the end every pod ends by itself, but one that an operator must stop."""
+        found = self.ground.task_of(pod)
+        if found is None:
+            return False
+        task = parse.task(found)
+        is_current = str(task.status.attempt) == pod["metadata"]["labels"][manifest.LABEL_ATTEMPT]
+        if not is_current or task.status.state.phase != "Active" or uid_of(pod) in self.ground.strays:
+            return True
+        is_bounded = task.spec.timeout is not None or clocks.deadline(task) is not None
+        return task.status.stop is not None or (is_bounded and uid_of(pod)[-1] in "02468")
+
+    def a_task(self) -> Object | None:
+        tasks = [task for task in self.ground.tasks() if not is_deleting(task)]
+        return self.ground.dice.choice(tasks) if tasks else None
+
+    def submit(self) -> bool:
+        if len(self.ground.tasks()) >= TASKS_AT_ONCE:
+            return False
+        users.submit(self.ground, self.theme.bias)
+        return True
+
+    # The end.
+
+    def run_out(self) -> None:
+        """Nothing goes wrong any more, and everything that can end does: so must every task."""
+        ground = self.ground
+        ground.is_fair = True
+        ground.say("world", "nothing goes wrong from here on")
+        while ground.lost_nodes:
+            trouble.return_node(ground)
+        while ground.late_effects:
+            self.late_effect()
+        trouble.remove_foreign_jobs(ground)
+        if not self.lives:
+            self.start_operator()
+        for life in self.lives:
+            if life.is_deaf or life.has_missed:
+                life.relist()
+        for _ in range(LONGEST_END):
+            self.settle()
+            if self.kubernetes():
+                continue
+            if not self.is_unfinished():
+                return
+            if not self.next_ring() and not self._wait_for_limits():
+                raise Violation(f"nothing will happen any more to {self.is_unfinished()}")
+        raise Violation(f"still not at its end: {self.is_unfinished()}")
+
+    def _wait_for_limits(self) -> bool:
+        """Pods have clocks of their own."""
+        limits = [pod["spec"].get("activeDeadlineSeconds") for pod in self.ground.living_pods()]
+        known = [limit for limit in limits if limit is not None]
+        self.pass_time(max(known, default=0) + 1.0)
+        return bool(known)
+
+    def is_unfinished(self) -> list[str]:
+        """The tasks that must go on to an end of their own."""
+        return [name_of(task) for task in self.ground.tasks() if not _may_stay(task)] + [
+            name_of(pod) for pod in self.ground.living_pods()
+        ]
+
+
+def _may_stay(obj: Object) -> bool:
+    """Whether a task is at its end, or may wait for somebody for ever."""
+    task = parse.task(obj)
+    if task.status.state.is_terminal:
+        return task.spec.rerun <= task.status.observed_rerun
+    if clocks.deadline(task) is not None or clocks.good_until(task) is not None or task.spec.cancel:
+        return False
+    return task.status.state.phase != "Active" and (task.spec.suspend or task.spec.queue != "default")

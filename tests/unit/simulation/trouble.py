@@ -1,0 +1,223 @@
+"""What goes wrong in a cluster: evictions, lost nodes, and people who delete what is not theirs."""
+
+from collections.abc import Callable
+from typing import Final
+
+from taskyard.cluster import JOBS, PODS
+from taskyard.core import manifest, parse
+from tests.unit.fake import Object
+from tests.unit.simulation import kubelet
+from tests.unit.simulation.ground import (
+    NAMESPACE,
+    Ground,
+    has_started,
+    is_alive,
+    is_deleting,
+    is_tracked,
+    name_of,
+    owner_uid,
+    set_condition,
+    uid_of,
+)
+
+WHO: Final = "trouble"
+NOWHERE: Final = "node-0"
+
+Trouble = Callable[[Ground], bool]
+
+
+def _a_living_pod(ground: Ground) -> Object | None:
+    """One that runs, if the dice say so and there is one."""
+    living = ground.living_pods()
+    running = [pod for pod in living if has_started(pod)]
+    chosen = running if running and ground.chance(0.5) else living
+    return ground.dice.choice(chosen) if chosen else None
+
+
+def delete_pod(ground: Ground) -> bool:
+    if (pod := _a_living_pod(ground)) is None or is_deleting(pod):
+        return False
+    ground.say(WHO, f"somebody deletes the pod {name_of(pod)}")
+    ground.begin_deletion(pod)
+    return True
+
+
+def evict(ground: Ground) -> bool:
+    """A drain."""
+    if (pod := _a_living_pod(ground)) is None or is_deleting(pod):
+        return False
+    ground.say(WHO, f"{name_of(pod)} is evicted")
+    ground.begin_deletion(pod, condition="EvictionByEvictionAPI")
+    return True
+
+
+def preempt(ground: Ground) -> bool:
+    if (pod := _a_living_pod(ground)) is None or is_deleting(pod):
+        return False
+    ground.say(WHO, f"{name_of(pod)} is preempted")
+    ground.begin_deletion(pod, condition="PreemptionByScheduler")
+    return True
+
+
+def shut_down_node(ground: Ground) -> bool:
+    """In order: the kubelet ends its pods, and says that it is the machine that goes."""
+    return _by_node(ground, "Terminated")
+
+
+def press_node(ground: Ground) -> bool:
+    return _by_node(ground, "Evicted")
+
+
+def _by_node(ground: Ground, reason: str) -> bool:
+    pod = _a_living_pod(ground)
+    if pod is None or pod["spec"].get("nodeName", "") in {"", *ground.lost_nodes}:
+        return False
+    kubelet.kill_by_node(ground, pod, reason)
+    return True
+
+
+def restart_node(ground: Ground) -> bool:
+    pod = _a_living_pod(ground)
+    if pod is None or pod["spec"].get("nodeName", "") in {"", *ground.lost_nodes} or not has_started(pod):
+        return False
+    kubelet.lose_container(ground, pod)
+    return True
+
+
+def lose_node(ground: Ground) -> bool:
+    """A node answers no more; its pods are marked, and nobody ends them."""
+    pod = _a_living_pod(ground)
+    if (
+        pod is None
+        or pod["spec"].get("nodeName", "") in {"", *ground.lost_nodes}
+        or len(ground.lost_nodes) > 2
+    ):
+        return False
+    node = pod["spec"]["nodeName"]
+    ground.say(WHO, f"{node} is lost")
+    ground.lost_nodes.add(node)
+    for each in ground.living_pods():
+        if each["spec"].get("nodeName") == node and not is_deleting(each):
+            ground.begin_deletion(each, condition="DeletionByTaintManager")
+    return True
+
+
+def return_node(ground: Ground) -> bool:
+    """It was only away. Or its Node is deleted, and what ran there is declared failed."""
+    if not ground.lost_nodes:
+        return False
+    node = min(ground.lost_nodes)
+    ground.lost_nodes.discard(node)
+    if ground.chance(0.5):
+        ground.say(WHO, f"{node} is back")
+        return True
+    ground.say(WHO, f"{node} is deleted")
+    for each in ground.living_pods():
+        if each["spec"].get("nodeName") == node:
+
+            def fail(obj: Object) -> None:
+                obj["status"]["phase"] = "Failed"
+                obj["metadata"].setdefault("deletionTimestamp", ground.moment())
+                set_condition(obj, "DisruptionTarget", "True", ground.moment(), "DeletionByPodGC")
+
+            ground.change(PODS, each, fail)
+    return True
+
+
+def strip_pod(ground: Ground) -> bool:
+    """Somebody takes the finalizer off a pod that never ran or is over, and deletes it: no Job has counted it."""
+    pods = [pod for pod in ground.pods() if not has_started(pod) or not is_alive(pod)]
+    if not pods:
+        return False
+    pod = ground.dice.choice(pods)
+    ground.say(WHO, f"somebody strips and removes the pod {name_of(pod)}")
+    if not is_alive(pod):
+        ground.excused.add(owner_uid(pod) or "")  # what its Job makes now, nobody can foresee
+    ground.remove(PODS, pod)
+    return True
+
+
+def delete_job(ground: Ground) -> bool:
+    jobs = ground.jobs()
+    if not jobs:
+        return False
+    job = ground.dice.choice(jobs)
+    ground.say(WHO, f"somebody deletes the Job {name_of(job)}")
+    ground.remove(JOBS, job)
+    return True
+
+
+def orphan_pod(ground: Ground) -> bool:
+    """`kubectl delete job --cascade=orphan`."""
+    pods = [pod for pod in ground.living_pods() if is_tracked(pod) and owner_uid(pod) is not None]
+    if not pods:
+        return False
+    pod = ground.dice.choice(pods)
+    job = ground.find(JOBS, owner_uid(pod) or "")
+    if job is None:
+        return False
+    ground.say(WHO, f"somebody orphans the pod {name_of(pod)}")
+    ground.remove(JOBS, job)
+    ground.change(PODS, pod, lambda obj: obj["metadata"].update(finalizers=[], ownerReferences=[]))
+    return True
+
+
+def take_name(ground: Ground) -> bool:
+    """Somebody has a Job of the name that the next attempt needs."""
+    tasks = [task for task in ground.tasks() if "attempt" in task["status"]]
+    if not tasks:
+        return False
+    task = ground.dice.choice(tasks)
+    status = task["status"] | {"attempt": task["status"]["attempt"] + 1}
+    name = manifest.job_name(parse.task(task | {"status": status}))
+    if any(name_of(job) == name for job in ground.jobs()):
+        return False
+    ground.say(WHO, f"somebody takes the name {name}")
+    metadata = {"name": name, "namespace": NAMESPACE, "uid": ground.unique("foreign"), "labels": {}}
+    ground.cluster.put(JOBS, {"metadata": metadata, "spec": {"suspend": True}, "status": {}})
+    return True
+
+
+def make_stuck_stray(ground: Ground) -> bool:
+    """The same on a node that does not answer: it goes when that returns, and a task that waits has to wait."""
+    ground.lost_nodes.add(NOWHERE)
+    return make_stray(ground, node=NOWHERE)
+
+
+def make_stray(ground: Ground, node: str | None = None) -> bool:
+    """Somebody copies a pod, labels and all."""
+    tasks = ground.tasks()
+    if not tasks:
+        return False
+    task = ground.dice.choice(tasks)
+    last = task["status"].get("attempt", 0)
+    attempt = ground.dice.randint(0, last)
+    if task["status"]["state"] == "Claimed" and attempt == last:
+        return False  # it might be the one that is waited for
+    name = ground.unique("copy")
+    ground.say(WHO, f"somebody makes the pod {name}, of attempt {attempt}")
+    uid = ground.unique("pod-uid")
+    ground.strays.add(uid)
+    ground.excused.add(uid)
+    ground.cluster.put(
+        PODS,
+        {
+            "metadata": {
+                "name": name,
+                "namespace": NAMESPACE,
+                "uid": uid,
+                "creationTimestamp": ground.moment(),
+                "labels": {manifest.LABEL_UID: uid_of(task), manifest.LABEL_ATTEMPT: str(attempt)},
+            },
+            "spec": {"containers": [{"name": "main", "image": "none"}]}
+            | ({"nodeName": node} if node else {}),
+            "status": {"phase": "Pending"},
+        },
+    )
+    return True
+
+
+def remove_foreign_jobs(ground: Ground) -> None:
+    for job in ground.jobs():
+        if owner_uid(job) is None:
+            ground.remove(JOBS, job)
