@@ -147,3 +147,22 @@ def test_sidecars_that_linger_are_stopped_and_the_main_containers_verdict_stands
     assert (found["bad"]["state"], found["bad"]["reason"]) == ("Failed", "ExitCode")
     assert of_run(found["bad"], "exitCode", "state") == [(5, "Failed")]
     assert {each["status"]["phase"] for each in kubectl.get("pods")["items"]} == {"Failed"}, "stopped"
+
+
+def test_a_run_that_ends_just_in_time_has_not_timed_out(kubectl: Kubectl) -> None:
+    """The kubelet tells of an end about a second late, and of a start without its fraction."""
+    kubectl.create(task("punctual", "sleep 1.6", timeoutSeconds=2), task("late", "sleep 4", timeoutSeconds=2))
+    found = kubectl.finished()
+    assert found["punctual"]["state"] == "Completed"
+    assert (found["late"]["state"], found["late"]["reason"]) == ("Failed", "Timeout")
+
+
+def test_a_quota_that_is_used_up_is_told_in_the_clusters_own_words_and_not_counted(kubectl: Kubectl) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
+    kubectl.create(quota | {"spec": {"hard": {"pods": "0"}}})
+    kubectl.create(task("crowded", "exit 0", scheduleTimeoutSeconds=8, startLimit=1))
+    kubectl.eventually("it is given back", lambda: kubectl.status("crowded").get("attempt", 0) > 1)
+    status = kubectl.status("crowded")
+    assert (status["phase"], status["startFailures"]) != ("Finished", 1)
+    kubectl("delete", "resourcequota", "none")
+    assert kubectl.wait("crowded", "Succeeded")["status"]["state"] == "Completed"

@@ -69,7 +69,8 @@ class Ground:
         self.strays: set[str] = set()
         """The uids of pods that somebody made by hand: an operator is to stop them."""
         self.excused: set[str] = set()
-        """The uids of Jobs and pods that came into being against all care: two of them may live at once."""
+        """The uids of Jobs and pods that came into being against all care: two of them may live at once. And of
+        tasks whose run somebody removed all trace of."""
         self.malformed: set[str] = set()
         """The uids of tasks of which no Job can be made."""
         self.late_effects: list[Callable[[], None]] = []

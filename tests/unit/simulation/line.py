@@ -138,7 +138,9 @@ class Line:
         if self._ground.unlucky(0.01):
             self._fail(what, "done, but the answer is lost")
         if kind == TASKS and isinstance(answer, dict) and "spec" in answer:
-            self.answers[uid_of(answer)] = answer
+            known = self.answers.setdefault(uid_of(answer), answer)
+            if parse.version(answer) > parse.version(known):  # answers overtake each other
+                self.answers[uid_of(answer)] = answer
         return answer
 
     def _arrive(self, what: str, do: Callable[[], Awaitable[object]]) -> None:

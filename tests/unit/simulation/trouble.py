@@ -132,7 +132,8 @@ def strip_pod(ground: Ground) -> bool:
     pod = ground.dice.choice(pods)
     ground.say(WHO, f"somebody strips and removes the pod {name_of(pod)}")
     if not is_alive(pod):
-        ground.excused.add(owner_uid(pod) or "")  # what its Job makes now, nobody can foresee
+        # What its Job makes now, nobody can foresee; and that it ran, perhaps nobody saw.
+        ground.excused |= {owner_uid(pod) or "", pod["metadata"]["labels"][manifest.LABEL_UID]}
     ground.remove(PODS, pod)
     return True
 
