@@ -22,6 +22,7 @@ Json = Mapping[str, Any]
 PAGE_SIZE: Final = 500
 LOG_LINES: Final = 500
 LOG_BYTES: Final = 1024 * 1024
+NO_LOG: Final = b"unable to retrieve container logs for "
 LONGEST_LOG_LINE: Final = 16 * 1024
 """As container runtimes write them; a longer one is several."""
 REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=15, connect=5)
@@ -205,6 +206,8 @@ class ApiServer:
         if len(content) == LOG_BYTES:
             # The limit counts from the first of the lines asked for: the end is missing. A line has 16 KiB at most.
             content = await self._log_lines(namespace, pod, container, LOG_BYTES // LONGEST_LOG_LINE - 1)
+        if content.startswith(NO_LOG) and b"\n" not in content.strip():
+            raise NotFound(content.decode(errors="replace"))  # that is what a kubelet says, with a 200
         return content.decode(errors="replace")
 
     async def _log_lines(self, namespace: str, pod: str, container: str, lines: int) -> bytes:

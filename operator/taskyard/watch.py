@@ -120,7 +120,7 @@ def _show(obj: parse.Json, see: Callable[[parse.Json], None]) -> None:
     """Show an object to the cache. One that makes no sense, of another version perhaps, is left alone."""
     try:
         see(obj)
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as exc:
         metadata = obj["metadata"]
         fields = {"namespace": metadata.get("namespace"), "object": metadata.get("name"), "why": repr(exc)}
         logger.error("cannot read an object, leaving it alone", extra=fields)

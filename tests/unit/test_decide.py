@@ -12,7 +12,6 @@ from taskyard.core.manifest import job_name
 from taskyard.core.model import (
     CreateJob,
     Decision,
-    DeleteJob,
     DeletePod,
     DeleteTask,
     Error,
@@ -26,6 +25,7 @@ from taskyard.core.model import (
     Snapshot,
     Status,
     Stop,
+    SuspendJob,
     Wait,
     WriteStatus,
 )
@@ -183,8 +183,13 @@ def written(decision: Decision) -> Status:
         ),
         pytest.param(
             snapshot(task(RUN, stop=Stop(StopReason.LOST, NOW)), live=live(job())),
-            DeleteJob(job()),
-            id="a Job whose pod is gone goes before the run is given up: it could make another",
+            SuspendJob(job()),
+            id="a Job whose pod is gone is suspended before the run is given up: it could make another",
+        ),
+        pytest.param(
+            snapshot(task(PENDING, attempt=1, reason="RunLost"), live=live(job())),
+            SuspendJob(job()),
+            id="a Job whose pod was taken from it makes no other beside the next run",
         ),
         pytest.param(
             snapshot(task(State.COMPLETED, completed_at=NOW - seconds(86400))),

@@ -197,6 +197,8 @@ async def test_a_pod_that_vanishes_is_a_loss_only_after_a_live_look() -> None:
     world.remove_pods()
     await operator.settle()
     assert ("list", "pods") in world.cluster.calls
+    assert world.status()["stop"]["reason"] == "Lost"
+    await world.let_jobs_rest(operator)
     assert (world.status()["state"], world.status()["reason"]) == ("Exception", "WorkerLost")
 
 

@@ -295,6 +295,20 @@ def test_when_somebody_first_meant_to_end_a_pod() -> None:
     assert parse.pod(POD).disturbed_at is None
 
 
+def test_a_grace_period_without_end_is_read_all_the_same() -> None:
+    deleted = {"deletionTimestamp": "2026-01-01T12:00:00Z", "deletionGracePeriodSeconds": 10**14}
+    assert parse.pod(merged(POD, {"metadata": deleted})).disturbed_at == NOW - seconds(365 * 86400)
+
+
+@pytest.mark.parametrize(
+    "stop", [{}, {"reason": "Expired"}, {"reason": "No", "requestedAt": "2026-01-01T12:00:00Z"}]
+)
+def test_a_stop_that_somebody_left_half_written_is_none(stop: dict[str, Any]) -> None:
+    status = {"state": "Running", "stop": stop, "waiting": [{"reason": "Foo"}, {"reason": "NoPod"}]}
+    found = parse.task(merged(TASK, {"status": status})).status
+    assert (found.stop, found.waiting) == (None, (Wait(Reason.NO_POD, ""),))
+
+
 def test_why_a_job_has_no_pod_is_what_its_last_event_says() -> None:
     def event(second: int, message: str, reason: str = "FailedCreate") -> dict[str, Any]:
         return {"reason": reason, "message": message, "lastTimestamp": f"2026-01-01T12:00:0{second}Z"}

@@ -267,6 +267,12 @@ def test_what_ended_before_it_was_to_be_stopped_has_its_own_verdict(code: int, k
     assert isinstance(verdict.of_pod(late, of), kind)
 
 
+@pytest.mark.parametrize("reason", sorted(verdict.RUN_AGAIN))
+def test_work_that_is_done_is_not_done_again(reason: StopReason) -> None:
+    of = task(State.CLAIMED, stop=Stop(reason, ENDED))
+    assert isinstance(verdict.of_pod(pod(FAILED, ended(0), reason="DeadlineExceeded"), of), Succeeded)
+
+
 LIMIT: dict[str, Any] = {"reason": "DeadlineExceeded", "accepted_at": STARTED, "active_deadline": 60}
 STRUCK = STARTED + seconds(60)
 KILLED = Container("main", STARTED, Exit(143, "Error", None, STRUCK))

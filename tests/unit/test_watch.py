@@ -41,6 +41,7 @@ async def test_a_relist_finds_the_deletions_that_a_watch_missed() -> None:
     world.remove_pods()
     await Watch(world.cluster, operator.cache, []).list_everything()
     await operator.settle()
+    await world.let_jobs_rest(operator)
     assert [task.name for task in operator.cache.tasks()] == ["stays"]
     assert (world.status("stays")["lossCount"], world.status("stays")["attempt"]) == (1, 2)
     assert list(operator.cache.pods()) == []

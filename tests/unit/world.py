@@ -111,6 +111,13 @@ class World:
         for pod in self.cluster.all(PODS):
             self.cluster.remove(PODS, NAMESPACE, pod["metadata"]["name"])
 
+    async def let_jobs_rest(self, operator: Operator) -> None:
+        """What the Job controller does with Jobs that were suspended: they say so."""
+        self.set_job_status(conditions=[{"type": "Suspended", "status": "True"}])
+        self.later(2)
+        operator.mark_all()
+        await operator.settle()
+
     def set_job_status(self, **status: Any) -> None:
         for job in self.cluster.all(JOBS):
             self.cluster.put(JOBS, job | {"status": status})

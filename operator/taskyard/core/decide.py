@@ -22,6 +22,7 @@ from taskyard.core.model import (
     Run,
     Snapshot,
     Status,
+    SuspendJob,
 )
 from taskyard.core.words import ACTIVE_STATES, ErrorCode, Reason, State, StopReason
 
@@ -121,6 +122,8 @@ def wait(snapshot: Snapshot, now: datetime) -> Decision:
         return waiting.stay(snapshot, reasons, now)
     if task.status.attempt > 0 and snapshot.live is None:
         return Decision(Look())  # a second pod would be the worst that could happen: no cache is asked here
+    if (job := waiting.lively_job(snapshot)) is not None:
+        return Decision(SuspendJob(job))
     return claim(snapshot, now)
 
 

@@ -111,7 +111,7 @@ def _spec(spec: Json) -> Spec:
 
 def _grace(pod_spec: Json) -> timedelta:
     asked = pod_spec.get("terminationGracePeriodSeconds", manifest.GRACE_SECONDS)
-    return _seconds(min(max(asked, 0), _A_YEAR))  # a Job with any other number is refused
+    return _bounded(asked)
 
 
 def _retry(policy: Json) -> Retry:
@@ -212,20 +212,27 @@ def _status(recorded: Json, created_at: datetime) -> Status:
         completed_at=_maybe_time(recorded.get("completedAt")),
         failed_at=_maybe_time(recorded.get("failedAt")),
         next_retry_at=_maybe_time(recorded.get("nextRetryAt")),
-        stop=_stop(recorded["stop"]) if "stop" in recorded else None,
-        waiting=tuple(_wait(each) for each in recorded.get("waiting", [])),
+        stop=_stop(recorded.get("stop", {})),
+        waiting=tuple(_wait(each) for each in recorded.get("waiting", []) if each.get("reason") in _REASONS),
         result=_result(recorded["result"]) if "result" in recorded else None,
         log_tail=recorded.get("logTail"),
         runs=tuple(_run(each) for each in recorded.get("runs", [])),
     )
 
 
-def _stop(recorded: Json) -> Stop:
+def _stop(recorded: Json) -> Stop | None:
+    """None also for one that somebody left half written: nobody can act on that."""
+    if recorded.get("reason") not in _STOP_REASONS or "requestedAt" not in recorded:
+        return None
     return Stop(StopReason(recorded["reason"]), _time(recorded["requestedAt"]))
 
 
+_REASONS: Final = frozenset(Reason)
+_STOP_REASONS: Final = frozenset(StopReason)
+
+
 def _wait(recorded: Json) -> Wait:
-    return Wait(Reason(recorded["reason"]), recorded["message"])
+    return Wait(Reason(recorded["reason"]), recorded.get("message", ""))
 
 
 def _result(recorded: Json) -> Result:
@@ -315,7 +322,7 @@ def _since(status: Json, kind: str) -> datetime | None:
 
 def _disturbed_at(metadata: Json, status: Json) -> datetime | None:
     gone_by = _maybe_time(metadata.get("deletionTimestamp"))
-    grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    grace = _bounded(metadata.get("deletionGracePeriodSeconds") or 0)
     moments = (gone_by - grace if gone_by is not None else None, _since(status, "DisruptionTarget"))
     return min((each for each in moments if each is not None), default=None)
 
@@ -373,6 +380,11 @@ def _start(text: str | None) -> datetime | None:
 
 def _seconds(number: int) -> timedelta:
     return timedelta(seconds=number)
+
+
+def _bounded(number: int) -> timedelta:
+    """Seconds from a pod, where any number may stand: none, or a year at most."""
+    return timedelta(seconds=min(max(number, 0), _A_YEAR))
 
 
 def _maybe_seconds(number: int | None) -> timedelta | None:

@@ -164,8 +164,6 @@ def of_job(snapshot: Snapshot, now: datetime) -> Decision | None:
     job = snapshot.live.job
     if job is None or not job.belongs_to(snapshot.task) or job.is_over:
         return None
-    if snapshot.task.status.stop is not None and snapshot.task.status.stop.reason is StopReason.LOST:
-        return Decision(DeleteJob(job))  # its pod is gone already: there is nothing to take back
     if not job.suspend:
         return Decision(SuspendJob(job))
     if not job.is_suspended:

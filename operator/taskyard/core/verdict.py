@@ -100,6 +100,12 @@ NODE_SHUTDOWN: Final = frozenset({"Terminated", "NodeShutdown"})
 """The reasons of pods that a kubelet ends, or refuses, because its machine goes down in order."""
 
 
+RUN_AGAIN: Final = frozenset(
+    {StopReason.START_TIMEOUT, StopReason.SCHEDULE_TIMEOUT, StopReason.NO_CAPACITY, StopReason.LOST}
+)
+"""Stops that end no task: another run would follow."""
+
+
 def of_pod(pod: Pod, task: Task) -> Ending:
     """How the run of this pod ended. It is over: its phase is terminal."""
     main = pod.container(task.spec.main_container)
@@ -221,6 +227,8 @@ def _stopped(pod: Pod, main: Container | None, stop: Stop, evidence: Evidence) -
         return Stopped(evidence, stop.reason)
     if stop.reason is StopReason.MAIN_CONTAINER_ENDED or _ended_before(main.exit, stop):
         return _by_main(pod, main, evidence)
+    if stop.reason in RUN_AGAIN and main.started_at is not None and main.exit.code == 0:
+        return _by_main(pod, main, evidence)  # it is done: there is no need to do it again
     return Stopped(evidence, stop.reason)
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from taskyard.core import clocks, say, text
-from taskyard.core.model import Decision, Snapshot, Task, Wait
+from taskyard.core.model import Decision, Job, Snapshot, Task, Wait
 from taskyard.core.spec import Definition
 from taskyard.core.words import Reason, State
 
@@ -61,6 +61,15 @@ def dropped_at(snapshot: Snapshot, reasons: tuple[Wait, ...], now: datetime) -> 
     if reasons[0].reason is not Reason.DEFINITION_NOT_FOUND:
         return None
     return eligible_since(snapshot, now) + DEFINITION_GRACE
+
+
+def lively_job(snapshot: Snapshot) -> Job | None:
+    """The Job of a run that was lost or drained, if it could still make a pod: its own was taken away uncounted."""
+    task, job = snapshot.task, snapshot.live.job if snapshot.live is not None else None
+    was_taken = task.status.reason in {Reason.RUN_LOST, Reason.DRAINED}
+    if job is None or not was_taken or not job.belongs_to(task) or job.is_over or job.suspend:
+        return None
+    return job
 
 
 def stay(snapshot: Snapshot, reasons: tuple[Wait, ...], now: datetime) -> Decision:

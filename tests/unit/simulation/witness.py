@@ -47,6 +47,8 @@ class Witness:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._known: dict[str, Known] = {}
+        self._made: set[str] = set()
+        """The names of all Jobs that ever were; each is of one attempt of one task."""
         self.edges: Counter[tuple[State, State]] = Counter()
         ground.cluster.watch(self._see)
 
@@ -113,20 +115,25 @@ class Witness:
         """It may have taken so long that the Task has gone on meanwhile. Such a Job is excused.
 
         So is one that a second operator makes in place of the claimer, who may just have found that there is none:
-        a create carries no precondition, and one lease is there so that there is one operator.
+        a create carries no precondition, and the lease is there so that there is one operator. And one that was
+        there before, when somebody deleted it before the operator knew that it had been made.
         """
-        found = self._ground.find(TASKS, owner_uid(job) or "")
+        uid = owner_uid(job) or ""
+        found = self._ground.find(TASKS, uid)
         task = parse.task(found) if found is not None else None
-        attempt = int(job["metadata"]["labels"][manifest.LABEL_ATTEMPT])
-        if (
-            task is None
-            or task.status.attempt != attempt
-            or task.status.state is not State.CLAIMED
-            or task.status.stop is not None
-            or (task.status.claimed_by != who and self._ground.operators > 1)
-        ):
-            self._ground.happened["Job created too late"] += 1
-            self._ground.excused.add(uid_of(job))
+        if task is None or task.status.state is not State.CLAIMED or task.status.stop is not None:
+            self._excuse("Job created too late", uid_of(job))
+        elif manifest.job_name(task) != name_of(job):
+            self._excuse("Job created too late", uid_of(job))
+        elif task.status.claimed_by != who and self._ground.operators > 1:
+            self._excuse("Job created by another than the claimer", uid_of(job))
+        elif name_of(job) in self._made:
+            self._excuse("Job created again", uid_of(job), uid)
+        self._made.add(name_of(job))
+
+    def _excuse(self, why: str, *uids: str) -> None:
+        self._ground.happened[why] += 1
+        self._ground.excused.update(uids)
 
     def task_is_deleted(self, found: Object) -> None:
         """An operator deletes a Task: when its time to live is over, and not if it is to be kept."""
