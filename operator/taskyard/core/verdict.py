@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from signal import Signals
 from typing import Final
 
-from taskyard.core import clocks, result, text
+from taskyard.core import clocks, result
 from taskyard.core.model import Container, Error, Exit, Job, Pod, Result, Stop, Task
 from taskyard.core.words import ErrorCode, PodPhase, StopReason
 
@@ -197,11 +197,10 @@ def _by_main(pod: Pod, main: Container, evidence: Evidence) -> Ending:
         return Lost(evidence, "nobody saw the container end: its node went away or restarted")
     if main.exit.code == 0:
         return _by_result(pod, main, evidence)
-    report, ended = _report(pod, main), _exit_error(main)
+    report = _report(pod, main)
     if report.error is not None:
-        told = replace(report.error, message=text.joined(report.error.message, f"; {_how(main)}"))
-        return Failed(evidence, told, report.retryable, Result(flaws=report.flaws))
-    return Failed(evidence, ended)
+        return Failed(evidence, report.error, report.retryable, Result(flaws=report.flaws))
+    return Failed(evidence, _exit_error(main))
 
 
 def _by_result(pod: Pod, main: Container | None, evidence: Evidence) -> Ending:
@@ -285,26 +284,16 @@ def timed_out(task: Task) -> Error:
 def _exit_error(container: Container, who: str = "the container") -> Error:
     ended = container.exit
     assert ended is not None
-    code = ErrorCode.EXIT_CODE if _signal(ended.code) is None else ErrorCode.SIGNAL
-    if ended.reason == "OOMKilled":
-        code = ErrorCode.OOM_KILLED
-    last_words = f": {ended.message.strip()}" if ended.message and ended.message.strip() else ""
-    return Error(code, f"{_how(container, who)}{last_words}")
-
-
-def _how(container: Container, who: str = "the container") -> str:
-    """How a container ended, in a sentence."""
-    ended = container.exit
-    assert ended is not None
     signal = _signal(ended.code)
     if ended.reason == "OOMKilled":
         limit = f" (its limit is {container.memory_limit})" if container.memory_limit else ""
-        said = f"ran out of memory and was killed{limit}"
+        code, said = ErrorCode.OOM_KILLED, f"ran out of memory and was killed{limit}"
     elif signal is not None:
-        said = f"was ended by {Signals(signal).name}"
+        code, said = ErrorCode.SIGNAL, f"was ended by {Signals(signal).name}"
     else:
-        said = f"exited with code {ended.code}"
-    return f"{who} `{container.name}` {said}"
+        code, said = ErrorCode.EXIT_CODE, f"exited with code {ended.code}"
+    last_words = f": {ended.message.strip()}" if ended.message and ended.message.strip() else ""
+    return Error(code, f"{who} `{container.name}` {said}{last_words}")
 
 
 def _signal(exit_code: int) -> int | None:

@@ -121,9 +121,12 @@ class Witness:
         uid = owner_uid(job) or ""
         found = self._ground.find(TASKS, uid)
         task = parse.task(found) if found is not None else None
-        if task is None or task.status.state is not State.CLAIMED or task.status.stop is not None:
-            self._excuse("Job created too late", uid_of(job))
-        elif manifest.job_name(task) != name_of(job):
+        if (
+            task is None
+            or task.status.state is not State.CLAIMED
+            or task.status.stop is not None
+            or manifest.job_name(task) != name_of(job)
+        ):
             self._excuse("Job created too late", uid_of(job))
         elif task.status.claimed_by != who and self._ground.operators > 1:
             self._excuse("Job created by another than the claimer", uid_of(job))
