@@ -37,7 +37,7 @@ down-kwok: $(READY) ## stop that one
 ##@ Work on it
 unit: $(READY) ## the tests that need no cluster, in seconds
 	@$(RUN) -m tests unit
-simulate: $(READY) ## thousands more random histories, on all cores; SIMULATED_SECONDS=300, SEED=the first of them
+simulate: $(READY) ## thousands more random histories, on all cores; SECONDS=300, SEED=the first of them
 	@$(RUN) -m tests.simulate --seconds $(or $(SIMULATED_SECONDS),300) $(if $(SEED),--first $(SEED))
 lint: $(READY) ## ruff, mypy --strict, import-linter, generated files
 	@$(RUN) -m tests lint

@@ -11,7 +11,7 @@ import time
 from tests.unit.simulation import batch, history
 from tests.unit.simulation.themes import THEMES
 
-QUICK = 6
+QUICK = 3
 """Histories of every theme."""
 
 

@@ -279,6 +279,7 @@ def test_chance_is_even() -> None:
 # Words of tasks.
 
 words = st.one_of(
+    st.integers(-(2**64), 2**64).map(str),
     st.text(st.characters(), max_size=60),
     st.text(st.characters(categories=["Cs", "Cc", "Nd"]), max_size=60),
     st.sampled_from(
