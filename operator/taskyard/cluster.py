@@ -174,11 +174,17 @@ class ApiServer:
         return await self._call("PUT", kind.path(namespace, name), obj)
 
     async def patch(self, kind: Kind, namespace: str, name: str, uid: str, patch: Json) -> dict[str, Any]:
-        # A uid in a patch is a precondition: it cannot be changed.
-        body = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
-        return await self._call(
-            "PATCH", kind.path(namespace, name), body, content_type="application/merge-patch+json"
+        # A uid in a patch is a precondition: it cannot be changed. The API server answers that it is invalid.
+        path, body = (
+            kind.path(namespace, name),
+            {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}},
         )
+        try:
+            return await self._call("PATCH", path, body, content_type="application/merge-patch+json")
+        except Rejected as exc:
+            if "metadata.uid:" in str(exc):
+                raise Conflict(str(exc)) from exc
+            raise
 
     async def patch_status(
         self, kind: Kind, namespace: str, name: str, operations: Sequence[Json]

@@ -120,6 +120,17 @@ async def test_a_patch_carries_the_uid_that_it_is_meant_for() -> None:
     assert seen["headers"]["Content-Type"] == "application/merge-patch+json"
 
 
+async def test_a_patch_of_another_object_of_that_name_is_a_conflict() -> None:
+    message = 'Pod "p" is invalid: metadata.uid: Invalid value: "u": field is immutable'
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"reason": "Invalid", "message": message}, status=422)
+
+    async with serving(answer) as server:
+        with pytest.raises(Conflict):
+            await server.patch(PODS, "ns", "p", "u", {})
+
+
 @pytest.mark.parametrize(
     ("how", "options"),
     [
