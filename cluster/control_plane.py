@@ -11,6 +11,14 @@ from cluster.pki import Authority
 API_PORT = 6443
 REQUESTS_PER_SECOND = 300  # the controller manager's default of 20 holds Jobs to about 3 a second
 
+# A node that falls silent is known after 20 seconds, and its pods are told to go 5 seconds later: the defaults, made
+# for machines that may come back, are 50 seconds and 5 minutes. A node's lease lasts 8 seconds (`cluster/node.py`).
+SILENT_NODES = ("--node-monitor-grace-period=20s", "--node-monitor-period=2s")
+PODS_OF_SILENT_NODES = (
+    "--default-unreachable-toleration-seconds=5",
+    "--default-not-ready-toleration-seconds=5",
+)
+
 SERVERS = ("etcd", "apiserver")
 CLIENTS = ("controller-manager", "scheduler")
 PARTS = (*SERVERS, *CLIENTS)
@@ -30,6 +38,11 @@ class ControlPlane:
     @property
     def kubeconfig(self) -> Path:
         return self.folder / "admin.kubeconfig"
+
+    @property
+    def has_real_nodes(self) -> bool:
+        """Nodes that can be lost. Pretended ones, hundreds on a busy machine, shall not seem to be."""
+        return not self.address.startswith("127.")
 
     def authority(self) -> Authority:
         return Authority(self.folder / "pki")
@@ -112,7 +125,7 @@ class ControlPlane:
             "--allow-privileged=true",
             "--profiling=false",
             # loopback cannot be announced as an endpoint; the kwok control plane is there, and its pods call nobody
-            *(["--endpoint-reconciler-type=none"] if self.address.startswith("127.") else []),
+            *(PODS_OF_SILENT_NODES if self.has_real_nodes else ("--endpoint-reconciler-type=none",)),
         ]
 
     def _controller_manager(self) -> list[str]:
@@ -127,6 +140,7 @@ class ControlPlane:
             f"--flex-volume-plugin-dir={self.folder / 'volume-plugins'}",  # by default below /usr, which it would fill
             f"--kube-api-qps={REQUESTS_PER_SECOND}",
             f"--kube-api-burst={REQUESTS_PER_SECOND}",
+            *(SILENT_NODES if self.has_real_nodes else ()),
         ]
 
     def _scheduler(self) -> list[str]:

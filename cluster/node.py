@@ -74,6 +74,11 @@ class Node:
             raise ClusterError(f"{' '.join(command)} on {self.name}: {done.stderr.strip()}")
         return done.stdout
 
+    def configure_kubelet(self, **changes: Any) -> None:
+        """Differently from its next start on, until the node boots again; without changes, as it was."""
+        configuration = kubelet_configuration(self.address, self.cgroup) | changes
+        _write(self.folder / "lib/kubelet/config.yaml", json.dumps(configuration))
+
     def load_image(self, archive: Path) -> None:
         """Imports an image archive, unless it is the last one of its name that was imported."""
         record = self.folder / "lib" / "images" / archive.stem.rpartition("-")[0]
@@ -175,7 +180,7 @@ class Node:
         _write(library / "kubelet/ca.crt", authority.certificate.read_text())
         _write(library / "kubelet/resolv.conf", "")  # nothing outside is asked for names
         authority.kubeconfig(library / "kubelet/kubeconfig", self.plane.server, pair, user)
-        _write(library / "kubelet/config.yaml", json.dumps(kubelet_configuration(self.address, self.cgroup)))
+        self.configure_kubelet()
         proxy = authority.issue("kube-proxy", "system:kube-proxy", ("system:node-proxier",))
         authority.kubeconfig(library / "kube-proxy/kubeconfig", self.plane.server, proxy, "system:kube-proxy")
         _write(library / "kube-proxy/config.yaml", json.dumps(proxy_configuration(self.name)))
@@ -221,6 +226,9 @@ def kubelet_configuration(address: str, cgroup: str) -> dict[str, Any]:
         "cgroupDriver": "cgroupfs",  # in this pid namespace there is no systemd to talk to
         "cgroupRoot": f"/{cgroup}",
         "failSwapOn": False,
+        "nodeLeaseDurationSeconds": 8,  # renewed every 2: see SILENT_NODES of the control plane
+        "nodeStatusUpdateFrequency": "4s",
+        "nodeStatusReportFrequency": "1m",
         "failCgroupV1": False,
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",  # by default below /usr, which is the host's
         "makeIPTablesUtilChains": False,  # kube-proxy speaks nftables

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from taskyard.core import manifest, parse
 from taskyard.core.model import Hindrance, Job, Live, Pod, Refusal, Snapshot, Task
@@ -81,7 +81,15 @@ class Cache:
         self._entries: dict[str, _Entry] = {}
 
     def snapshot(
-        self, uid: str, *, claimer: str, hold: Hindrance | None = None, live: Live | None = None
+        self,
+        uid: str,
+        *,
+        claimer: str,
+        hold: Hindrance | None = None,
+        live: Live | None = None,
+        acting_since: datetime | None = None,
+        is_shielded: bool = False,
+        shield_limit: timedelta | None = None,
     ) -> Snapshot | None:
         """What is known about one Task; None when there is no such Task."""
         entry = self._entries.get(uid)
@@ -91,6 +99,9 @@ class Cache:
             task=entry.task,
             claimer=claimer,
             hold=hold,
+            acting_since=acting_since,
+            is_shielded=is_shielded,
+            shield_limit=shield_limit,
             # A label can be put on any pod by anybody; one of another namespace is not this Task's.
             pods=tuple(pod for pod in entry.pods if pod.namespace == entry.task.namespace),
             job=entry.job,

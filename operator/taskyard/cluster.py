@@ -44,6 +44,7 @@ class Kind:
 TASKS: Final = Kind(f"/apis/{API_VERSION}", "tasks")
 PODS: Final = Kind("/api/v1", "pods")
 JOBS: Final = Kind("/apis/batch/v1", "jobs")
+BUDGETS: Final = Kind("/apis/policy/v1", "poddisruptionbudgets")
 EVENTS: Final = Kind("/api/v1", "events")
 LEASES: Final = Kind("/apis/coordination.k8s.io/v1", "leases")
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Never
 
+from taskyard import backoff
 from taskyard.cluster import LEASES, AlreadyExists, Cluster, ClusterError, Conflict, NotFound
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class Lease:
             if not announced:
                 logger.info("standing by", extra={"identity": self._terms.identity})
                 announced = True
-            await asyncio.sleep(self._terms.interval)
+            await asyncio.sleep(backoff.about(self._terms.interval))
         logger.info("leading", extra={"identity": self._terms.identity})
 
     async def keep(self) -> Never:

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -15,6 +15,8 @@ from aiohttp import web
 from taskyard import lease, logs
 from taskyard.cache import Cache
 from taskyard.cluster import Cluster, ClusterError, NotFound, connect
+from taskyard.failpoint import Doomed
+from taskyard.freshness import Freshness, grace_of
 from taskyard.loop import Loop
 from taskyard.settings import BadSetting, Settings, add_options, load
 from taskyard.watch import Watch
@@ -71,22 +73,29 @@ async def run(settings: Settings) -> None:
     # Until kopf puts its own handlers in their place. Without one, process 1 of a container ignores SIGTERM.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     terms = lease.Terms(settings.lease_namespace, settings.lease_name, settings.identity)
-    async with health(settings.health_port), connect() as cluster:
-        await lease.lead(cluster, terms, lambda: operate(cluster, settings))
+    freshness = Freshness(grace_of(settings.relist_seconds))
+    async with health(settings.health_port, freshness.complaint), connect() as api_server:
+        cluster = Doomed(api_server, settings.failpoint) if settings.failpoint else api_server
+        await lease.lead(cluster, terms, lambda: operate(cluster, settings, freshness))
 
 
-async def operate(cluster: Cluster, settings: Settings) -> None:
+async def operate(cluster: Cluster, settings: Settings, freshness: Freshness) -> None:
     """Know everything first, then act and watch."""
     cache = Cache()
-    watch = Watch(cluster, cache, settings.namespaces)
+    watch = Watch(
+        cluster, cache, settings.namespaces, relist_every=settings.relist_seconds, freshness=freshness
+    )
     try:
-        await watch.list_everything()
+        await watch.list_at_last()
     except NotFound as exc:
         raise CrdMissing("the CRD of Task must be installed first: kubectl apply -f crds/") from exc
     async with asyncio.TaskGroup() as group:
         # Before kopf begins: at its end it takes every younger asyncio task for its own, and waits for it.
         others = [
-            group.create_task(Loop(cluster, cache, claimer=settings.identity).run(), name="loop"),
+            group.create_task(
+                Loop(cluster, cache, claimer=settings.identity, shield_limit=settings.continue_limit).run(),
+                name="loop",
+            ),
             group.create_task(watch.relist(), name="relist"),
         ]
         await asyncio.sleep(0)
@@ -99,11 +108,15 @@ async def operate(cluster: Cluster, settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def health(port: int) -> AsyncIterator[None]:
-    """Serve `/healthz` while this process lives, leading or standing by; kopf's own would begin with kopf."""
+async def health(port: int, complaint: Callable[[], str | None]) -> AsyncIterator[None]:
+    """Serve `/healthz` while this process lives, leading or standing by; kopf's own would begin with kopf.
+
+    A complaint is something that a restart would cure.
+    """
 
     async def alive(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        wrong = complaint()
+        return web.Response(text=f"{wrong or 'ok'}\n", status=503 if wrong else 200)
 
     if port == 0:
         yield

@@ -7,8 +7,11 @@ import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import Final
+
+from taskyard.failpoint import POINTS
 
 
 class LogFormat(StrEnum):
@@ -36,6 +39,12 @@ class Settings:
     """Who claims and leads; unique among running operators. One that survives a restart keeps its lease."""
     log_format: LogFormat
     log_level: str
+    continue_limit: timedelta
+    """How long a run with `onShutdown: Continue` may keep its node from being drained."""
+    failpoint: str | None
+    """Where to die, for tests; None: nowhere."""
+    relist_seconds: int
+    """How often everything is listed, to repair what the watches have missed."""
     health_port: int
     """Of `/healthz`, on all addresses; 0: not served."""
 
@@ -58,6 +67,17 @@ _OPTIONS: Final = {
     ),
     "log_format": _Option("--log-format", "TASKYARD_LOG_FORMAT", "json or text [text in a terminal]"),
     "log_level": _Option("--log-level", "TASKYARD_LOG_LEVEL", f"one of {', '.join(LEVELS)} [info]"),
+    "continue_seconds": _Option(
+        "--continue-seconds",
+        "TASKYARD_CONTINUE_SECONDS",
+        "how long `onShutdown: Continue` may hold up a drain [86400]",
+    ),
+    "failpoint": _Option(
+        "--failpoint", "TASKYARD_FAILPOINT", "die before or after a write, for tests [none]"
+    ),
+    "relist_seconds": _Option(
+        "--relist-seconds", "TASKYARD_RELIST_SECONDS", "how often everything is listed anew [300]"
+    ),
     "health_port": _Option("--health-port", "TASKYARD_HEALTH_PORT", "of /healthz; 0: none [8080]"),
 }
 
@@ -84,6 +104,9 @@ def load(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Setti
             _one_of("log_format", text("log_format", _format_for_here()), [str(each) for each in LogFormat])
         ),
         log_level=_one_of("log_level", text("log_level", "info"), LEVELS),
+        continue_limit=_seconds("continue_seconds", text("continue_seconds", "86400")),
+        failpoint=_point("failpoint", text("failpoint", "")),
+        relist_seconds=_positive("relist_seconds", text("relist_seconds", "300")),
         health_port=_port("health_port", text("health_port", "8080")),
     )
 
@@ -109,6 +132,24 @@ def _one_of(setting: str, value: str, choices: Sequence[str]) -> str:
     if value.lower() not in choices:
         raise _bad(setting, value, f"must be one of {', '.join(choices)}")
     return value.lower()
+
+
+def _seconds(setting: str, value: str) -> timedelta:
+    if not (value.isascii() and value.isdigit() and len(value) < 10):
+        raise _bad(setting, value, "must be a whole number of seconds, of nine digits at most")
+    return timedelta(seconds=int(value))
+
+
+def _point(setting: str, value: str) -> str | None:
+    if value and value not in POINTS:
+        raise _bad(setting, value, f"must be one of {', '.join(sorted(POINTS))}")
+    return value or None
+
+
+def _positive(setting: str, value: str) -> int:
+    if not re.fullmatch(r"0*[1-9][0-9]{0,8}", value):
+        raise _bad(setting, value, "must be a whole number of at least 1, of nine digits at most")
+    return int(value)
 
 
 def _port(setting: str, value: str) -> int:

@@ -217,8 +217,8 @@ class TaskSpec(Model):
     on_shutdown: OnShutdown = Field(
         OnShutdown.RESUBMIT,
         description="When the node of a run is drained: the task goes back to its queue and spends no budget"
-        " (`Resubmit`), or it is Stalled (`Stop`). `Continue` is meant to protect the pod until it ends; for now it"
-        " does what `Resubmit` does. It never changes.",
+        " (`Resubmit`), or it is Stalled (`Stop`). With `Continue` evictions of its pod are refused until it"
+        " ends, or until the operator's own limit, a day by default; then it is as with `Resubmit`. It never changes.",
     )
     dead_letter_policy: DeadLetterPolicy = Field(
         DeadLetterPolicy.NONE,

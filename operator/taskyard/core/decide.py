@@ -23,6 +23,8 @@ from taskyard.core.model import (
     Snapshot,
     Status,
     SuspendJob,
+    Task,
+    Unshield,
 )
 from taskyard.core.words import ACTIVE_STATES, ErrorCode, Reason, State, StopReason
 
@@ -45,20 +47,23 @@ def decide(snapshot: Snapshot, now: datetime) -> Decision:
 def stray(snapshot: Snapshot) -> Pod | None:
     """A pod that runs without being the current run of an active task."""
     for pod in snapshot.pods:
-        if pod.is_alive and not pod.deleting and not is_of_run(pod, snapshot.task.status):
+        if pod.is_alive and not pod.deleting and not is_of_run(pod, snapshot.task):
             return pod
     return None
 
 
-def is_of_run(pod: Pod, status: Status) -> bool:
-    """Whether this pod is the current run. A run has one pod: the one that was recorded when it started.
+def is_of_run(pod: Pod, task: Task) -> bool:
+    """Whether this pod is the current run: the one that was recorded when it started; until then, one of the Job's.
 
-    A Job makes a second one if the first vanishes uncounted, its finalizer stripped: backoffLimit 0 or not.
+    A label can be put on any pod by anybody. And a Job makes a second one if the first vanishes uncounted, its
+    finalizer stripped: backoffLimit 0 or not.
     """
+    status, recorded = task.status, task.status.recorded_run
     if status.state not in ACTIVE_STATES or pod.attempt != status.attempt:
         return False
-    recorded = status.recorded_run
-    return recorded is None or recorded.attempt != status.attempt or recorded.pod in {None, pod.name}
+    if recorded is None or recorded.attempt != status.attempt or recorded.pod is None:
+        return pod.owner == manifest.job_name(task)
+    return pod.name == recorded.pod
 
 
 # Resolved.
@@ -157,7 +162,7 @@ def claim(snapshot: Snapshot, now: datetime) -> Decision:
 def follow(snapshot: Snapshot, now: datetime) -> Decision:
     """Claimed or running: go by the pods of the current run."""
     task = snapshot.task
-    pods = [pod for pod in snapshot.pods if is_of_run(pod, task.status)]
+    pods = [pod for pod in snapshot.pods if is_of_run(pod, task)]
     alive = [pod for pod in pods if pod.is_alive]
     over = [pod for pod in pods if pod.is_over]
     if alive:
@@ -196,12 +201,21 @@ def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     lost_at = unreachable_until(snapshot, pod)
     if clocks.has_struck(lost_at, now):
         return abandon(snapshot, pod, now)
+    overdue_at = stopping.overdue_at(pod)
     if status.stop is not None:
         step = stopping.of_pod(snapshot, pod, now)
-        return say.noted(snapshot, replace(step, wake_at=clocks.next_of(now, (step.wake_at, lost_at))))
+        wake_at = clocks.next_of(now, (step.wake_at, lost_at, overdue_at))
+        return say.noted(snapshot, stopping.wait_for_node(snapshot, pod, replace(step, wake_at=wake_at), now))
     if (why := stopping.why(task, pod, now)) is not None:
         return stopping.request(snapshot, why, now)
-    wake_at = clocks.next_of(now, (*stopping.strikes(task, pod), lost_at))
+    shielded_until = unshield_at(snapshot, pod)
+    wake_at = clocks.next_of(now, (*stopping.strikes(task, pod), lost_at, overdue_at, shielded_until))
+    if pod.owner is None and not pod.deleting and (orphaned := adopt(snapshot, now)) is not None:
+        return orphaned
+    if clocks.has_struck(shielded_until, now):
+        return Decision(Unshield(pod), wake_at)
+    if clocks.has_struck(overdue_at, now):
+        return say.explain(snapshot, Reason.NODE_UNREACHABLE, stopping.silence_of(pod), wake_at)
     started_at = verdict.main_started_at(pod, task.spec.main_container)
     if status.state is State.RUNNING:
         return say.acknowledge(snapshot, wake_at)
@@ -243,6 +257,23 @@ def unreachable_until(snapshot: Snapshot, pod: Pod) -> datetime | None:
     if timeout is None or pod.deleted_at is None or pod.disruption != "DeletionByTaintManager":
         return None
     return pod.deleted_at + timeout
+
+
+def unshield_at(snapshot: Snapshot, pod: Pod) -> datetime | None:
+    """When a pod has kept its node from being drained for as long as the operator's settings allow."""
+    if not pod.is_shielded or snapshot.shield_limit is None:
+        return None
+    return pod.created_at + snapshot.shield_limit
+
+
+def adopt(snapshot: Snapshot, now: datetime) -> Decision | None:
+    """A pod that nothing owns would outlive its Task. None if its Job is there, and will take it back."""
+    if snapshot.live is None:
+        return Decision(Look())
+    if snapshot.live.job is not None:
+        return None
+    orphaned = StopReason.LOST, "its Job was deleted and the pod left behind, an orphan"
+    return stopping.request(snapshot, orphaned, now)
 
 
 def abandon(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:

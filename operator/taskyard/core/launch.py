@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from taskyard.core import clocks, manifest, outcome, say, stopping, verdict
-from taskyard.core.model import CreateJob, Decision, Error, Look, Refusal, Snapshot
-from taskyard.core.words import ErrorCode, Reason, State
+from taskyard.core.model import CreateJob, Decision, Error, Look, Refusal, Shield, Snapshot
+from taskyard.core.words import ErrorCode, OnShutdown, Reason, State
 
 FIRST_LOOK: Final = timedelta(seconds=5)
 LONGEST_WAIT_FOR_A_LOOK: Final = timedelta(minutes=5)
@@ -15,11 +15,14 @@ REFUSED_AGAIN_AFTER: Final = timedelta(seconds=10)
 def of_claim(snapshot: Snapshot, now: datetime) -> Decision | None:
     """The next step of a claim whose pod was never seen; None when its Job is gone or over: the run is."""
     task, job, live = snapshot.task, snapshot.job, snapshot.live
-    if (why := stopping.why(task, None, now)) is not None:
+    complaint = live.complaint if live is not None else None
+    if (why := stopping.why(task, None, now, complaint)) is not None:
         return stopping.request(snapshot, why, now)
     clock = clocks.next_of(now, stopping.strikes(task, None))
     if job is None:
         return create_job(snapshot, now, clock)
+    if job.is_placeholder and job.belongs_to(task):
+        return say.write(snapshot, outcome.unclaimed(task, now))
     due = next_look(task.status.claimed_at or now, snapshot.looked_at)
     wake_at = clocks.next_of(now, (due, clock))
     if live is None:
@@ -44,17 +47,38 @@ def create_job(snapshot: Snapshot, now: datetime, clock: datetime | None) -> Dec
     if snapshot.task.deleting:
         return Decision(wake_at=clock)
     if refusal is None:
-        return Decision(CreateJob())
+        return take_name(snapshot, now, clock)
     if refusal.malformed:
         return reject(snapshot, refusal, now)
     waited = refusal.at - (snapshot.task.status.claimed_at or refusal.at)
     again_at = refusal.at + min(max(waited, REFUSED_AGAIN_AFTER), LONGEST_WAIT_FOR_A_LOOK)
     if now >= again_at:
-        return Decision(CreateJob())
+        return take_name(snapshot, now, clock)
     wake_at = clocks.next_of(now, (again_at, clock))
     if snapshot.task.status.reason == Reason.JOB_REFUSED:
         return say.acknowledge(snapshot, wake_at)  # a webhook may put it in other words each time
     return say.explain(snapshot, Reason.JOB_REFUSED, refusal.message, wake_at)
+
+
+def take_name(snapshot: Snapshot, now: datetime, clock: datetime | None) -> Decision:
+    """The Job of one's own claim at once. Of another's claim only after a look, and after some time if he is there.
+
+    He may be late and not gone: no clock and no lease can tell. So a claim is given back by way of a Job that
+    holds its name and makes no pod. Whoever comes late finds the name taken.
+    """
+    status, since = snapshot.task.status, snapshot.acting_since
+    claimed_at = status.claimed_at or now
+    is_own = status.claimed_by == snapshot.claimer
+    is_claimer_gone = not is_own and since is not None and claimed_at < since
+    if not (is_own or is_claimer_gone) and now < claimed_at + FIRST_LOOK:
+        return Decision(wake_at=clocks.next_of(now, (claimed_at + FIRST_LOOK, clock)))
+    if not is_own and snapshot.live is None:
+        return Decision(Look())
+    if is_claimer_gone:
+        return Decision(CreateJob(is_placeholder=True))
+    if snapshot.task.spec.on_shutdown is OnShutdown.CONTINUE and not snapshot.is_shielded:
+        return Decision(Shield())
+    return Decision(CreateJob())
 
 
 def name_taken(snapshot: Snapshot, wake_at: datetime | None) -> Decision:

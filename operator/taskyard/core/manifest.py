@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from taskyard.core import clocks
 from taskyard.core.model import Task, Value
-from taskyard.core.words import INPUT_LIMIT
+from taskyard.core.words import INPUT_LIMIT, OnShutdown
 
 GROUP: Final = "taskyard.dev"
 VERSION: Final = "v1alpha1"
@@ -23,6 +23,8 @@ LABEL_TASK: Final = f"{GROUP}/task"
 LABEL_UID: Final = f"{GROUP}/task-uid"
 LABEL_RUN: Final = f"{GROUP}/run"
 LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
+LABEL_ON_SHUTDOWN: Final = f"{GROUP}/on-shutdown"
+ANNOTATION_PLACEHOLDER: Final = f"{GROUP}/placeholder"
 ANNOTATION_MAIN_CONTAINER: Final = (
     "kubectl.kubernetes.io/default-container"  # whose logs `kubectl logs` shows
 )
@@ -37,6 +39,17 @@ NAME_LIMIT: Final = 57
 """Of a Job's name: with the six characters that its pod's name adds it still fits a label and a host name."""
 
 LABEL_LIMIT: Final = 63
+
+SHIELD_NAME: Final = "taskyard-continue"
+
+UNREACHED: Final = 2**31 - 1
+"""More pods than there will ever be: a budget that wants so many allows no eviction."""
+
+DO_NOT_DISTURB: Final = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+"""What autoscalers look for before they empty a node. A budget alone makes them try again and again."""
 
 DEFAULT_RESULT_PATH: Final = "/dev/termination-log"
 
@@ -78,6 +91,7 @@ def labels(task: Task) -> dict[str, str]:
         LABEL_UID: task.uid,
         LABEL_RUN: str(task.status.run),
         LABEL_ATTEMPT: str(task.status.attempt),
+        LABEL_ON_SHUTDOWN: str(task.spec.on_shutdown),
     }
 
 
@@ -107,6 +121,36 @@ def input_json(value: Value | None) -> str | None:
     if size > INPUT_LIMIT:
         raise Malformed(f"`input` must have at most {INPUT_LIMIT} bytes as JSON; it has {size}")
     return written
+
+
+def shield() -> dict[str, Any]:
+    """The budget that refuses evictions of pods with `onShutdown: Continue`; one for a namespace."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": SHIELD_NAME, "labels": {"app.kubernetes.io/managed-by": "taskyard"}},
+        "spec": {
+            "minAvailable": UNREACHED,
+            "selector": {"matchLabels": {LABEL_ON_SHUTDOWN: str(OnShutdown.CONTINUE)}},
+        },
+    }
+
+
+def unshielded() -> dict[str, Any]:
+    """The patch that takes from a pod what keeps it from evictions."""
+    return {
+        "metadata": {
+            "labels": {LABEL_ON_SHUTDOWN: str(OnShutdown.RESUBMIT)},
+            "annotations": dict.fromkeys(DO_NOT_DISTURB),
+        }
+    }
+
+
+def placeholder(task: Task, payload: Payload, now: datetime) -> dict[str, Any]:
+    """A Job that only holds its name: whoever claimed this attempt, and comes late, cannot make it any more."""
+    made = job(task, payload, now)
+    metadata = made["metadata"] | {"annotations": {ANNOTATION_PLACEHOLDER: "true"}}
+    return made | {"metadata": metadata, "spec": made["spec"] | {"suspend": True}}
 
 
 def job(task: Task, payload: Payload, now: datetime) -> dict[str, Any]:
@@ -153,10 +197,11 @@ def pod_template(task: Task, payload: Payload, now: datetime) -> dict[str, Any]:
     if main not in {container["name"] for container in spec["containers"]}:
         raise Malformed(f"`mainContainer` must name a container of `template`, not {main!r}")
     told = input_json(payload.input)
+    shielding = DO_NOT_DISTURB if task.spec.on_shutdown is OnShutdown.CONTINUE else {}
     return {
         "metadata": {
             "labels": metadata["labels"] | labels(task),
-            "annotations": {ANNOTATION_MAIN_CONTAINER: main, **metadata["annotations"]},
+            "annotations": {ANNOTATION_MAIN_CONTAINER: main, **metadata["annotations"]} | shielding,
         },
         "spec": spec
         | {

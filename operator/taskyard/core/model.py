@@ -5,7 +5,7 @@ see `parse.task`.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from taskyard.core.spec import Spec
@@ -188,6 +188,10 @@ class Pod:
     node: str | None = None
     disturbed_at: datetime | None = None
     """When somebody first meant to end it from outside: a disruption, or a deletion."""
+    owner: str | None = None
+    """The Job that made it; none for one that somebody orphaned, or forged."""
+    is_shielded: bool = False
+    """Whether it is kept from evictions: `onShutdown: Continue`."""
     scheduled_at: datetime | None = None
     accepted_at: datetime | None = None
     """When its kubelet first saw it; `active_deadline` counts from then."""
@@ -229,6 +233,8 @@ class Job:
     deleting: bool = False
     succeeded: bool = False
     failed: bool = False
+    is_placeholder: bool = False
+    """Whether it only holds the name, so that a claimer who is gone can make no Job of it any more."""
     suspend: bool = False
     """What was asked of it."""
     is_suspended: bool = False
@@ -281,6 +287,12 @@ class Snapshot:
     hold: Hindrance | None = None
     """What keeps an eligible task from being claimed; None: it is admitted."""
     definition_found: bool = False
+    acting_since: datetime | None = None
+    """Since when this operator acts. Whoever claimed before that, under another name, acts no more."""
+    is_shielded: bool = False
+    """Whether evictions are refused in this namespace, of pods that ask for it."""
+    shield_limit: timedelta | None = None
+    """How long a pod may refuse them."""
     pods: tuple[Pod, ...] = ()
     job: Job | None = None
     refusal: Refusal | None = None
@@ -299,7 +311,24 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class CreateJob:
-    """Create the Job of the current attempt. Creating it twice is fine: its name is fixed."""
+    """Create the Job of the current attempt. Creating it twice is fine: its name is fixed.
+
+    `is_placeholder`: one that never runs anything, to take the name from whoever may still try.
+    """
+
+    is_placeholder: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shield:
+    """See to it that evictions are refused, in the Task's namespace, of pods that ask for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unshield:
+    """Let a pod be evicted that has refused it for long enough."""
+
+    pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +377,19 @@ class ReadLog:
     pod: str
 
 
-Action = WriteStatus | CreateJob | SuspendJob | DeleteJob | EndPod | DeletePod | DeleteTask | Look | ReadLog
+Action = (
+    WriteStatus
+    | CreateJob
+    | Shield
+    | Unshield
+    | SuspendJob
+    | DeleteJob
+    | EndPod
+    | DeletePod
+    | DeleteTask
+    | Look
+    | ReadLog
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,12 @@ def not_started(task: Task, ending: verdict.NotStarted, now: datetime, *, at_onc
     return replace(again, start_failures=failures)
 
 
+def unclaimed(task: Task, now: datetime) -> Status:
+    """Back in the queue as if nobody had claimed it: whoever did is gone, and had made no Job."""
+    said = f"its claimer `{task.status.claimed_by}` is gone, and had made no Job"
+    return requeued(task.status, now, now, Reason.GIVEN_BACK, said)
+
+
 def stopped(task: Task, ending: verdict.Stopped, now: datetime) -> Status:
     """Stopped on purpose: the reason on record is the verdict."""
     evidence, said = ending.evidence, task.status.message or ""

@@ -83,7 +83,7 @@ def _spec(spec: Json) -> Spec:
     pod_spec = spec.get("template", {}).get("spec", {})
     return Spec(
         main_container=intern(_main_container(spec)),
-        grace=_grace(pod_spec),
+        grace=_bounded(pod_spec.get("terminationGracePeriodSeconds", manifest.GRACE_SECONDS)),
         definition=_definition(spec["definitionRef"]) if "definitionRef" in spec else None,
         queue=intern(spec["queueName"]),
         priority=spec["priority"],
@@ -107,11 +107,6 @@ def _spec(spec: Json) -> Spec:
         logs=LogPolicy(spec["logs"]),
         ttl=_seconds(spec["ttlSecondsAfterFinished"]),
     )
-
-
-def _grace(pod_spec: Json) -> timedelta:
-    asked = pod_spec.get("terminationGracePeriodSeconds", manifest.GRACE_SECONDS)
-    return _bounded(asked)
 
 
 def _retry(policy: Json) -> Retry:
@@ -156,11 +151,13 @@ def pod(obj: Json) -> Pod:
         deleted_at=_maybe_time(metadata.get("deletionTimestamp")),
         node=spec.get("nodeName"),
         disturbed_at=_disturbed_at(metadata, status),
+        owner=_owner(metadata).get("name") if _owner(metadata).get("kind") == "Job" else None,
+        is_shielded=labels.get(manifest.LABEL_ON_SHUTDOWN) == OnShutdown.CONTINUE,
         scheduled_at=_since(status, "PodScheduled"),
         accepted_at=_maybe_time(status.get("startTime")),
         active_deadline=spec.get("activeDeadlineSeconds"),
         reason=status.get("reason"),
-        message=status.get("message"),
+        message=status.get("message") or _condition(status, "DisruptionTarget").get("message"),
         disruption=_true_condition(status, "DisruptionTarget"),
         hindrance=_hindrance(status),
         containers=_containers(status.get("containerStatuses"), spec.get("containers", [])),
@@ -171,22 +168,27 @@ def pod(obj: Json) -> Pod:
 def job(obj: Json) -> Job:
     """A Job, whoever it belongs to."""
     metadata, spec, status = obj["metadata"], obj.get("spec", {}), obj.get("status", {})
-    owner: Json = next((each for each in metadata.get("ownerReferences", []) if each.get("controller")), {})
     attempt = metadata.get("labels", {}).get(manifest.LABEL_ATTEMPT)
     # The Job's controller counts a pod before it lets it go, and says Complete only later.
     counted = status.get("succeeded", 0) or status.get("uncountedTerminatedPods", {}).get("succeeded")
     return Job(
         name=metadata["name"],
         uid=metadata["uid"],
-        owner_uid=owner.get("uid"),
+        owner_uid=_owner(metadata).get("uid"),
         attempt=_number(attempt, -1) if attempt is not None else None,
         deleting="deletionTimestamp" in metadata,
         succeeded=bool(counted) or _true_condition(status, "Complete") is not None,
         failed=_true_condition(status, "Failed") is not None,
+        is_placeholder=manifest.ANNOTATION_PLACEHOLDER in metadata.get("annotations", {}),
         suspend=spec.get("suspend", False),
         is_suspended=_true_condition(status, "Suspended") is not None
         and not (status.get("active", 0) or status.get("terminating", 0)),
     )
+
+
+def _owner(metadata: Json) -> Json:
+    """The one that controls it."""
+    return next((each for each in metadata.get("ownerReferences", []) if each.get("controller")), {})
 
 
 def _status(recorded: Json, created_at: datetime) -> Status:
@@ -314,10 +316,7 @@ def _memory_limit(name: str, specs: list[Json]) -> str | None:
 
 def _since(status: Json, kind: str) -> datetime | None:
     """Since when a condition is True."""
-    for each in status.get("conditions", []):
-        if each["type"] == kind and each["status"] == "True":
-            return _maybe_time(each.get("lastTransitionTime"))
-    return None
+    return _maybe_time(_condition(status, kind).get("lastTransitionTime"))
 
 
 def _disturbed_at(metadata: Json, status: Json) -> datetime | None:
@@ -358,10 +357,13 @@ LACK_OF_ROOM: Final = ("Insufficient ", "Too many pods")
 
 def _true_condition(status: Json, kind: str) -> str | None:
     """The reason of a condition that is True."""
-    for each in status.get("conditions", []):
-        if each["type"] == kind and each["status"] == "True":
-            return str(each.get("reason", ""))
-    return None
+    return str(found.get("reason", "")) if (found := _condition(status, kind)) else None
+
+
+def _condition(status: Json, kind: str) -> Json:
+    """A condition that is True."""
+    conditions = status.get("conditions", [])
+    return next((each for each in conditions if each["type"] == kind and each["status"] == "True"), {})
 
 
 def _number(text: str | None, otherwise: int) -> int:

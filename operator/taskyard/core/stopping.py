@@ -23,6 +23,7 @@ from taskyard.core.model import (
     Stop,
     SuspendJob,
     Task,
+    Wait,
 )
 from taskyard.core.words import Reason, State, StopReason
 
@@ -64,8 +65,11 @@ FOR_WANT_OF_A_START: Final = frozenset(
 Why = tuple[StopReason, str]
 
 
-def why(task: Task, pod: Pod | None, now: datetime) -> Why | None:
-    """Whether the current attempt must be stopped now, and for what reason: the most final one first."""
+def why(task: Task, pod: Pod | None, now: datetime, complaint: str | None = None) -> Why | None:
+    """Whether the current attempt must be stopped now, and for what reason: the most final one first.
+
+    `complaint` is what the Job's controller says of a pod that it could not make.
+    """
     is_too_late = clocks.has_struck(clocks.deadline(task), now)
     if pod is not None and (ended := clocks.linger_until(task, pod)) is not None:
         is_due = task.spec.cancel or is_too_late or now >= ended
@@ -76,7 +80,7 @@ def why(task: Task, pod: Pod | None, now: datetime) -> Why | None:
         return StopReason.DEADLINE_EXCEEDED, "its `deadline` has passed"
     started_at = _started_at(task, pod)
     if started_at is None:
-        return _why_unstarted(task, pod, now)
+        return _why_unstarted(task, pod, now, complaint)
     if task.status.state is State.CLAIMED and clocks.has_struck(clocks.good_until(task), started_at):
         return StopReason.EXPIRED, "it started after its `goodUntil`"
     if clocks.has_struck(clocks.timeout_at(task, started_at), now):
@@ -87,11 +91,12 @@ def why(task: Task, pod: Pod | None, now: datetime) -> Why | None:
 def strikes(task: Task, pod: Pod | None) -> tuple[datetime | None, ...]:
     """Every moment at which `why` may answer otherwise."""
     started_at = _started_at(task, pod)
-    if pod is None or (started_at is None and pod.node is None):
+    if started_at is not None:
+        lingers_until = clocks.linger_until(task, pod) if pod is not None else None
+        return clocks.deadline(task), clocks.timeout_at(task, started_at), lingers_until
+    if pod is None or pod.node is None:
         return clocks.deadline(task), clocks.good_until(task), clocks.schedule_by(task)
-    if started_at is None:
-        return clocks.deadline(task), clocks.good_until(task), clocks.start_by(task, pod)
-    return clocks.deadline(task), clocks.timeout_at(task, started_at), clocks.linger_until(task, pod)
+    return clocks.deadline(task), clocks.good_until(task), clocks.start_by(task, pod)
 
 
 def _started_at(task: Task, pod: Pod | None) -> datetime | None:
@@ -102,14 +107,15 @@ def _started_at(task: Task, pod: Pod | None) -> datetime | None:
     return recorded.started_at if recorded is not None else None
 
 
-def _why_unstarted(task: Task, pod: Pod | None, now: datetime) -> Why | None:
+def _why_unstarted(task: Task, pod: Pod | None, now: datetime, complaint: str | None) -> Why | None:
     """The main container does not run yet, and may not wait for ever."""
     hindrance = pod.hindrance if pod is not None else None
     if hindrance is not None and hindrance.is_final:
         return StopReason.MALFORMED_PAYLOAD, hindrance.message
     if clocks.has_struck(clocks.good_until(task), now):
         return StopReason.EXPIRED, "its `goodUntil` has passed"
-    said = f": {hindrance.message}" if hindrance is not None else _said_before(task.status)
+    heard = hindrance.message if hindrance is not None else complaint or task.status.message
+    said = f": {heard}" if heard else ""
     if pod is not None and pod.node is not None:
         waited = f"the container had not started within {task.spec.start_timeout.total_seconds():.0f} s{said}"
         is_due = clocks.has_struck(clocks.start_by(task, pod), now)
@@ -120,11 +126,6 @@ def _why_unstarted(task: Task, pod: Pod | None, now: datetime) -> Why | None:
     waited = f"no {what} within {task.spec.schedule_timeout.total_seconds():.0f} s{said}"
     lacks_room = hindrance.is_capacity if hindrance is not None else QUOTA in said
     return (StopReason.NO_CAPACITY if lacks_room else StopReason.SCHEDULE_TIMEOUT), waited
-
-
-def _said_before(status: Status) -> str:
-    """What the status says of the claim that is given back: the cluster's own words, read a moment ago."""
-    return f": {status.message}" if status.message else ""
 
 
 def request(snapshot: Snapshot, why: Why, now: datetime) -> Decision:
@@ -156,6 +157,32 @@ def of_pod(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     if not job.suspend:
         return Decision(SuspendJob(job))
     return Decision(wake_at=ask_again_at(snapshot.task, now))
+
+
+def overdue_at(pod: Pod) -> datetime | None:
+    """When a pod that is being deleted should be gone, if its kubelet were there. A taint says so at once."""
+    if pod.deleted_at is None:
+        return None
+    return pod.deleted_at if pod.disruption == "DeletionByTaintManager" else pod.deleted_at + PATIENCE
+
+
+def silence_of(pod: Pod) -> str:
+    """What is waited for when a node does not answer, and what ends the wait."""
+    return (
+        f"the pod `{pod.name}` is to end, and its node `{pod.node}` does not answer: it may still run. "
+        "Waiting until the node returns, its Node object is deleted, or it is tainted out-of-service"
+    )
+
+
+def wait_for_node(snapshot: Snapshot, pod: Pod, step: Decision, now: datetime) -> Decision:
+    """The step; but where it is only to wait, for a node that does not answer, the status says so."""
+    if step.action is not None or not clocks.has_struck(overdue_at(pod), now):
+        return step
+    waiting = (Wait(Reason.NODE_UNREACHABLE, text.cut(silence_of(pod))),)
+    status = snapshot.task.status
+    if status.waiting == waiting:
+        return step
+    return say.write(snapshot, replace(status, waiting=waiting), step.wake_at)
 
 
 def of_job(snapshot: Snapshot, now: datetime) -> Decision | None:

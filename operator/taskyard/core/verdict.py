@@ -100,6 +100,11 @@ NODE_SHUTDOWN: Final = frozenset({"Terminated", "NodeShutdown"})
 """The reasons of pods that a kubelet ends, or refuses, because its machine goes down in order."""
 
 
+OVER_ITS_STORAGE: Final = "Evicted"
+"""The reason of a pod that its kubelet ended for its own limit of storage: unlike one of a node that lacks some, it
+carries no condition DisruptionTarget."""
+
+
 RUN_AGAIN: Final = frozenset(
     {StopReason.START_TIMEOUT, StopReason.SCHEDULE_TIMEOUT, StopReason.NO_CAPACITY, StopReason.LOST}
 )
@@ -123,6 +128,10 @@ def of_pod(pod: Pod, task: Task) -> Ending:
         return Drained(evidence, _disruption(pod))
     if pod.disruption is not None:
         return Lost(evidence, _disruption(pod))
+    if pod.reason == OVER_ITS_STORAGE and pod.has_started:
+        return Failed(
+            evidence, Error(ErrorCode.STORAGE_EXCEEDED, pod.message or "the pod used too much storage")
+        )
     if pod.reason is not None:
         may_have_run = pod.has_started or task.status.recorded_run is not None
         return Lost(evidence, _disruption(pod)) if may_have_run else _rejected(pod, evidence)
@@ -166,6 +175,8 @@ def without_pod(task: Task, job: Job | None, last_seen: Pod | None) -> Ending:
         return Succeeded(evidence, is_result_unknown=True)
     if stop is not None:
         return Stopped(evidence, stop.reason)
+    if job is None:
+        return Lost(evidence, "its Job was deleted, and the pod is gone: nobody saw how the run ended")
     return Lost(evidence, "the pod was gone before the run had ended")
 
 
@@ -306,5 +317,6 @@ _SIGNALS: Final = frozenset(int(each) for each in Signals)
 
 
 def _disruption(pod: Pod) -> str:
-    said = f"the pod was disrupted ({pod.disruption or pod.reason})"
+    where = f" on node `{pod.node}`" if pod.node is not None else ""
+    said = f"the pod{where} was disrupted ({pod.disruption or pod.reason})"
     return f"{said}: {pod.message}" if pod.message else said

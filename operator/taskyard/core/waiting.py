@@ -64,12 +64,16 @@ def dropped_at(snapshot: Snapshot, reasons: tuple[Wait, ...], now: datetime) -> 
 
 
 def lively_job(snapshot: Snapshot) -> Job | None:
-    """The Job of a run that was lost or drained, if it could still make a pod: its own was taken away uncounted."""
+    """The Job of the run before, if it could still make a pod.
+
+    Its own was taken away uncounted; or it was made late, by a request that nobody waited for any more. Where its
+    pod is over and there to be counted, there will be no other.
+    """
     task, job = snapshot.task, snapshot.live.job if snapshot.live is not None else None
-    was_taken = task.status.reason in {Reason.RUN_LOST, Reason.DRAINED}
-    if job is None or not was_taken or not job.belongs_to(task) or job.is_over or job.suspend:
+    if job is None or not job.belongs_to(task) or job.is_over or job.suspend:
         return None
-    return job
+    is_to_be_counted = any(pod.owner == job.name and pod.is_over and not pod.gone for pod in snapshot.pods)
+    return None if is_to_be_counted else job
 
 
 def stay(snapshot: Snapshot, reasons: tuple[Wait, ...], now: datetime) -> Decision:

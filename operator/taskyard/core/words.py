@@ -79,6 +79,7 @@ class ErrorCode(StrEnum):
     EXIT_CODE = "ExitCode"
     SIGNAL = "Signal"
     OOM_KILLED = "OOMKilled"
+    STORAGE_EXCEEDED = "StorageExceeded"
     TIMEOUT = "Timeout"
     UNHANDLED_ERROR = "UnhandledError"
     MALFORMED_PAYLOAD = "MalformedPayload"
@@ -100,6 +101,7 @@ _MEANINGS: Final = {
     ErrorCode.EXIT_CODE: "the main container, or an init container, ended with an exit code other than 0",
     ErrorCode.SIGNAL: "the main container was ended by a signal (an exit code of 128 and the signal's number)",
     ErrorCode.OOM_KILLED: "the main container needed more memory than its limit",
+    ErrorCode.STORAGE_EXCEEDED: "the run wrote more to ephemeral storage, or to an emptyDir, than its limit",
     ErrorCode.TIMEOUT: "the run took longer than `timeoutSeconds`, or than its pod's own limit",
     ErrorCode.UNHANDLED_ERROR: "the task reported an error without a code",
     ErrorCode.MALFORMED_PAYLOAD: "no pod can be made of the Task, or the task reported that it cannot"
@@ -134,6 +136,7 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     IMAGE_PULL = "ImagePull"
     CONTAINER_WAITING = "ContainerWaiting"
+    NODE_UNREACHABLE = "NodeUnreachable"
     STOPPING = "Stopping"
     RESULT_UNKNOWN = "ResultUnknown"
     ERROR_RESULT = "ErrorResult"

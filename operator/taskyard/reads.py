@@ -1,0 +1,99 @@
+"""Everything that is read about one Task from the API server: no cache is trusted to say that something is gone."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from taskyard.cache import Cache
+from taskyard.cluster import EVENTS, JOBS, PODS, TASKS, Cluster, ClusterError, NotFound
+from taskyard.core import logs, manifest, parse
+from taskyard.core.model import Job, Live, Log, Status, Task
+
+logger = logging.getLogger(__name__)
+
+LOG_PATIENCE: Final = 5.0
+
+
+class Reads:
+    """The operator's second look. What it sees enters the cache too."""
+
+    def __init__(self, cluster: Cluster, cache: Cache, now: Callable[[], datetime]) -> None:
+        self._cluster = cluster
+        self._cache = cache
+        self._now = now
+
+    async def look(self, task: Task) -> Live | None:
+        """Read all about one Task from the API server into the cache; None if it is gone, or has gone on meanwhile."""
+        current = await self.task(task)
+        if current is None:
+            return None
+        # The Job before the pods: one that is over or gone makes no more, so the list that follows shows them all.
+        job = await self._job(current)
+        found, moment = set[str](), 0
+        async for page in self._cluster.pages(PODS, task.namespace, manifest.uid_selector(task.uid)):
+            moment = page.resource_version
+            for obj in page.items:
+                found.add(parse.uid(obj))
+                self._cache.see_pod(obj)
+        for pod in self._cache.pods_of(task.uid):
+            if pod.uid not in found and pod.resource_version <= moment:
+                self._cache.miss_pod(pod, moment)
+        seen = self._cache.task(task.uid)
+        if seen is None or seen.status.attempt != current.status.attempt:
+            self._cache.dirty.mark(
+                task.uid
+            )  # another operator has gone on: that was the Job of an earlier attempt
+            return None
+        is_childless = job is not None and not found and job.belongs_to(current) and not job.is_over
+        live = Live(job, await self._complaint(current, job) if is_childless and job is not None else None)
+        self._cache.looked(task.uid, self._now())
+        return live
+
+    async def _complaint(self, task: Task, job: Job) -> str | None:
+        """Why a Job has no pod. Quotas and admission leave no other trace than the Events of its controller."""
+        about = f"involvedObject.uid={job.uid},reason=FailedCreate"
+        pages = [page async for page in self._cluster.pages(EVENTS, task.namespace, fields=about)]
+        return parse.complaint([each for page in pages for each in page.items])
+
+    async def log(self, task: Task, pod: str) -> Log:
+        """The end of a run's log. A courtesy too: no verdict waits long for it."""
+        try:
+            async with asyncio.timeout(LOG_PATIENCE):
+                text = await self._cluster.read_log(task.namespace, pod, task.spec.main_container)
+        except (ClusterError, TimeoutError) as exc:
+            logger.info("no log to keep", extra=fields(task) | {"pod": pod, "why": str(exc)})
+            text = ""
+        return Log(logs.tail(text))
+
+    async def _job(self, task: Task) -> Job | None:
+        try:
+            found = await self._cluster.get(JOBS, task.namespace, manifest.job_name(task))
+        except NotFound:
+            return None
+        self._cache.see_job(task.uid, found)
+        return parse.job(found)
+
+    async def task(self, task: Task) -> Task | None:
+        """The Task as it is now, in the cache too; None if it is gone, and then forgotten."""
+        try:
+            found: dict[str, Any] | None = await self._cluster.get(TASKS, task.namespace, task.name)
+        except NotFound:
+            found = None
+        if found is None or parse.uid(found) != task.uid:
+            logger.info("task is gone", extra=fields(task))
+            self._cache.forget_task(task.uid)
+            return None
+        self._cache.see_task(found)
+        self._cache.found_task(task.uid)
+        return parse.task(found)
+
+
+def fields(task: Task, status: Status | None = None) -> dict[str, Any]:
+    """What a line of the log says about a Task."""
+    told: dict[str, Any] = {"namespace": task.namespace, "task": task.name, "uid": task.uid}
+    if status is not None:
+        told |= {"state": str(status.state), "run": status.run, "attempt": status.attempt}
+        told |= {"reason": str(status.reason)} if status.reason else {}
+    return told
