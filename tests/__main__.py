@@ -7,15 +7,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.build import PROJECT, ensure_programs
 from cluster.errors import ClusterError
-from cluster.install import install
+from cluster.install import NAMESPACE, RELEASE, install, kubectl
 from cluster.native import Native
-from cluster.provider import choose
+from cluster.provider import Provider, choose
 from cluster.versions import CONTROL_PLANE, NODE
 from tests import parity as parity_table
 from tests.history.recorder import record
@@ -24,7 +25,6 @@ from tests.history.test_recorded import RECORDING
 BIN = Path(sys.executable).parent
 TWO_AT_ONCE = ("-n", "2", "--dist", "worksteal")
 SIDE_BY_SIDE = ("-n", "4", "--dist", "worksteal")
-LAST_EVENTS = 2.0  # seconds for the recorder to hear of what the last test did
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,33 @@ def machine() -> bool | None:
 
 
 def cluster() -> bool:
+    provider = _installed()
+    with _recorded(provider, "cluster"):
+        return _pytest("tests/cluster", *SIDE_BY_SIDE)
+
+
+def faults() -> bool:
+    """Operators that die, and an API server that answers with errors: each test has operators of its own."""
+    provider = _installed()
+    with _nobody_else(provider), _recorded(provider, "faults"):
+        return _pytest("tests/faults", *SIDE_BY_SIDE)
+
+
+def outages() -> bool | None:
+    """Nodes and the control plane, taken away one after another."""
     provider = choose()
-    provider.up()
-    install(provider, "task", "python")
-    kubectl = (str(provider.kubectl), f"--kubeconfig={provider.kubeconfig}")
-    with record(kubectl, Path(os.environ[RECORDING])):
-        passed = _pytest("tests/cluster", *SIDE_BY_SIDE)
-        time.sleep(LAST_EVENTS)
-    return passed
+    if not isinstance(provider, Native):
+        print("The cluster here is not the native one: its nodes are not ours to break.")
+        return None
+    _installed()
+    with _nobody_else(provider), _recorded(provider, "outages"):
+        return _pytest("tests/outages")
 
 
 def history() -> bool | None:
-    """What every Task of the cluster tests went through, step by step, as a watch beside them saw it."""
+    """What every Task, Job and pod of the parts before went through, step by step, as watches beside them saw it."""
     if not Path(os.environ[RECORDING]).exists():
-        print("Nothing was recorded: the part `cluster` must run before.")
+        print("Nothing was recorded: `cluster`, `faults` or `outages` must run before.")
         return None
     return _pytest("tests/history", "-s")
 
@@ -105,11 +118,13 @@ PARTS: dict[str, Callable[[], bool | None]] = {
     "machine": machine,
     "chart": chart,
     "cluster": cluster,
+    "faults": faults,
+    "outages": outages,
     "history": history,
     "parity": parity,
     "verify": verify,
 }
-ALL = ("lint", "unit", "machine", "chart", "cluster", "history", "parity")
+ALL = ("lint", "unit", "machine", "chart", "cluster", "faults", "outages", "history", "parity")
 
 
 def main(parts: list[str]) -> int:
@@ -117,7 +132,7 @@ def main(parts: list[str]) -> int:
     if unknown:
         print(f"There is no part {', '.join(unknown)}; there are {', '.join(PARTS)}.", file=sys.stderr)
         return 2
-    if not parts or {"machine", "chart", "cluster"} & set(parts):
+    if not parts or {"machine", "chart", "cluster", "faults", "outages"} & set(parts):
         try:
             _build_what_is_missing()
         except ClusterError as error:
@@ -141,6 +156,34 @@ def _build_what_is_missing() -> None:
     provider.check()
     native = (*CONTROL_PLANE, *NODE, "coredns", "kwok") if isinstance(provider, Native) else ()
     ensure_programs([*native, "helm"])
+
+
+def _installed() -> Provider:
+    provider = choose()
+    provider.up()
+    install(provider, "task", "python")
+    return provider
+
+
+@contextmanager
+def _nobody_else(provider: Provider) -> Iterator[None]:
+    """The operator that the chart installed rests meanwhile: it would do the work of the tests' own."""
+    scale = ("scale", "deployment", f"--namespace={NAMESPACE}", "--all")
+    kubectl(provider, *scale, "--replicas=0")
+    pods = ("pods", f"--namespace={NAMESPACE}", f"--selector=app.kubernetes.io/name={RELEASE}")
+    kubectl(provider, "wait", "--for=delete", *pods, "--timeout=60s")
+    try:
+        yield
+    finally:
+        kubectl(provider, *scale, "--replicas=1")
+
+
+@contextmanager
+def _recorded(provider: Provider, part: str) -> Iterator[None]:
+    """Every event of Tasks, Jobs and pods meanwhile, up to what the last test did."""
+    command = (str(provider.kubectl), f"--kubeconfig={provider.kubeconfig}")
+    with record(command, Path(os.environ[RECORDING]), part):
+        yield
 
 
 def _timed(part: str) -> Outcome:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.parity import OUTCOMES, write
 
+pytest_plugins = ["tests.kube"]
+
 _outcomes: dict[str, str] = {}
 
 

@@ -37,6 +37,7 @@ def test_lint_finds_nothing() -> None:
         pytest.param("replica=2", "replica", id="a misspelt value"),
         pytest.param("image.tagg=x", "tagg", id="a misspelt value inside another"),
         pytest.param("replicas=many", "replicas", id="a word where a number belongs"),
+        pytest.param("continueSeconds=-1", "continueSeconds", id="less than no time"),
         pytest.param("logLevel=loud", "logLevel", id="a level that does not exist"),
     ],
 )

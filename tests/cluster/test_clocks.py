@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.cluster.conftest import (
+from tests.kube import (
     JSON,
     OPERATOR,
     UNTIL_TOLD,

@@ -8,7 +8,7 @@ import subprocess
 import urllib.request
 from typing import Any
 
-from tests.cluster.conftest import Kubectl
+from tests.kube import Kubectl
 
 SERVER = "mkdir -p /tmp/www && echo hello > /tmp/www/index.html && exec httpd -f -p 8080 -h /tmp/www"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.conftest import JSON, History, Kubectl, of_run
+from tests.kube import JSON, History, Kubectl, of_run
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.cluster.conftest import OPERATOR, Kubectl, from_now, task
+from tests.kube import OPERATOR, Kubectl, from_now, task
 
 
 @pytest.mark.usefixtures("calm")

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from tests.cluster.conftest import JSON, Kubectl, of_run, report, task
+from tests.kube import JSON, Kubectl, of_run, report, task
 
 RESULT = '> "$TASKYARD_RESULT_PATH"'
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from taskyard.core.retry import curve
 from taskyard.core.spec import Retry
 from taskyard.core.words import Backoff, State
-from tests.cluster.conftest import UNTIL_TOLD, History, Kubectl, apart, nowhere, of_run, report, task
+from tests.kube import UNTIL_TOLD, History, Kubectl, apart, nowhere, of_run, report, task
 
 JOBBERS = {
     "unsubmitted": State.UNSCHEDULED,

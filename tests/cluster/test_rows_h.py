@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from taskyard.core.words import TERMINAL_STATES, State
-from tests.cluster.conftest import History, Kubectl, apart, from_now, moment, of_run, report, task
+from tests.kube import History, Kubectl, apart, from_now, moment, of_run, report, task
 
 FIRST_FAILS = 'sleep 2; [ "$TASKYARD_RUN" -gt 0 ]'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.cluster.conftest import Kubectl, task
+from tests.kube import Kubectl, task
 
 
 def test_k10_wait_selectors_columns_events_and_validation(kubectl: Kubectl) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cluster.conftest import (
+from tests.kube import (
     JSON,
     UNTIL_TOLD,
     History,

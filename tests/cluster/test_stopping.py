@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.cluster.conftest import JSON, UNTIL_TOLD, History, Kubectl, nowhere, of_run, task
+from tests.kube import JSON, UNTIL_TOLD, History, Kubectl, nowhere, of_run, task
 
 
 def container(manifest: JSON, name: str = "main") -> JSON:

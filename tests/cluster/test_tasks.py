@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import JSON, UNTIL_TOLD, Kubectl, of_run, task
+from tests.kube import JSON, UNTIL_TOLD, Kubectl, of_run, task
 
 
 def test_a_task_that_succeeds_is_completed_with_its_run_on_record(kubectl: Kubectl, examples: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import JSON, Kubectl, task
+from tests.kube import JSON, Kubectl, task
 
 Change = Callable[[JSON, JSON], Any]
 

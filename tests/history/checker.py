@@ -1,182 +1,107 @@
-"""What must hold of every history of Tasks, whatever the tests did to them; pure functions over recorded events.
-
-An API server tells every write to a watch, one event each: steps are exact, and none is left out.
-"""
+"""Whether a recorded history has kept to the rules, whatever the tests did to it; pure functions over its lines."""
 
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
 
-from taskyard.core.transitions import TRANSITIONS
-from taskyard.core.words import State
-
-JSON = dict[str, Any]
-
-OPERATOR: Final = "taskyard"
-"""The field manager of the operator. A status that somebody else wrote is not of its making."""
-
-
-@dataclass(frozen=True)
-class Moment:
-    """One Task after one write."""
-
-    task: str
-    status: JSON
-    retry: JSON
-
-    @property
-    def state(self) -> State:
-        return State(self.status["state"])
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the operator has said anything yet; before that there are the defaults of the CRD."""
-        return "observedGeneration" in self.status
-
-    def number(self, name: str) -> int:
-        return int(self.status.get(name, 0))
+from tests.history import recording
+from tests.history.life_rules import LIVES, Life
+from tests.history.objects import Job, Moment, Pod
+from tests.history.recording import Recording, Sight
+from tests.history.slim import JOB, JSON, POD, TASK
+from tests.history.task_rules import ACROSS, ALWAYS, STEPS, is_loss
+from tests.history.world import World
+from tests.history.world_rules import INSTANTS
 
 
 @dataclass(frozen=True)
 class Summary:
-    """How much there was to check."""
+    """How much there was to check, what was left out, and what was not seen."""
 
     tasks: int
+    jobs: int
+    pods: int
     events: int
+    lost_runs: int
+    ignored_tasks: int
+    ignored_jobs: int
+    ignored_pods: int
+    gaps: tuple[str, ...]
+
+    def __str__(self) -> str:
+        said = f"{self.tasks} tasks, {self.jobs} jobs, {self.pods} pods, {self.events} events"
+        said += f", {self.lost_runs} lost runs"
+        ignored = f"{self.ignored_tasks} tasks, {self.ignored_jobs} jobs, {self.ignored_pods} pods"
+        lines = (said, f"ignored, being of another hand: {ignored}", f"{len(self.gaps)} gaps", *self.gaps)
+        return "\n".join(lines)
 
 
-def load(file: Path) -> list[JSON]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
+def check(lines: Iterable[JSON]) -> tuple[Summary, list[str]]:
+    """What was recorded, and every breach of a rule as a sentence that names the Task."""
+    found = recording.read(lines)
+    lives = lives_of(found)
+    names = {uid: life.moments[0].full_name for uid, life in lives.items() if life.moments}
+    said = itertools.chain(_of_lives(lives), *(_of_instants(session) for session in found.sessions))
+    return summary(found, lives), [f"{names.get(uid, uid)}: {what}" for uid, what in said]
 
 
-def histories(events: Iterable[JSON]) -> dict[str, list[Moment]]:
-    """Every Task's moments, in order, by uid; without those whose status was ever written by another hand."""
-    found: dict[str, list[Moment]] = {}
-    forged = set[str]()
-    for event in events:
-        if event["type"] not in {"ADDED", "MODIFIED"}:
-            continue
-        if set(event["writers"]) - {OPERATOR}:
-            forged.add(event["uid"])
-        moment = Moment(event["task"], event["status"], event["retry"])
-        found.setdefault(event["uid"], []).append(moment)
-    return {uid: moments for uid, moments in found.items() if uid not in forged}
+def violations(lines: Iterable[JSON]) -> list[str]:
+    return check(lines)[1]
 
 
-def summary(events: list[JSON]) -> Summary:
-    found = histories(events)
-    return Summary(tasks=len(found), events=sum(len(moments) for moments in found.values()))
+def lives_of(found: Recording) -> dict[str, Life]:
+    """Everything that was seen of each Task, by its uid."""
+    lives: dict[str, Life] = {}
+    for each in found.objects():
+        match each:
+            case Moment():
+                if not each.is_gone:
+                    lives.setdefault(each.uid, Life()).moments.append(each)
+            case Job():
+                lives.setdefault(each.task, Life()).jobs.append(each)
+            case Pod():
+                lives.setdefault(each.task, Life()).pods.append(each)
+    return lives
 
 
-def violations(events: list[JSON]) -> list[str]:
-    """Every breach of a rule, as a sentence that names the Task."""
-    gaps = ["the recording has a gap" for event in events if event["type"] == "GAP"]
-    return gaps + [
-        f"{moments[0].task}: {said}" for moments in histories(events).values() for said in _of_one(moments)
-    ]
+def summary(found: Recording, lives: dict[str, Life]) -> Summary:
+    def count(kind: type[Moment | Job | Pod]) -> int:
+        return len({each.uid for each in found.objects() if isinstance(each, kind)})
+
+    last = (life.moments[-1] for life in lives.values() if life.moments)
+    return Summary(
+        tasks=count(Moment),
+        jobs=count(Job),
+        pods=count(Pod),
+        events=sum(1 for _ in found.objects()),
+        lost_runs=sum(is_loss(run) for moment in last for run in moment.runs),
+        ignored_tasks=len(found.ignored[TASK]),
+        ignored_jobs=len(found.ignored[JOB]),
+        ignored_pods=len(found.ignored[POD]),
+        gaps=found.gaps,
+    )
 
 
-def _of_one(moments: list[Moment]) -> Iterator[str]:
-    for moment in moments:
-        for still in ALWAYS:
-            yield from still(moment)
-    for before, after in itertools.pairwise(moments):
-        for step in STEPS:
-            yield from step(before, after)
+Said = tuple[str, str]
+"""A Task's uid, and what is wrong with it."""
 
 
-# What holds of every moment.
+def _of_lives(lives: dict[str, Life]) -> Iterator[Said]:
+    for uid, life in lives.items():
+        for moment in life.moments:
+            yield from ((uid, said) for rule in ALWAYS for said in rule(moment))
+        for before, after in itertools.pairwise(life.moments):
+            rules = (*ACROSS, *STEPS) if after.is_exact else ACROSS
+            yield from ((uid, said) for step in rules for said in step(before, after))
+        yield from ((uid, said) for whole in LIVES for said in whole(life))
 
 
-def conditions_agree(moment: Moment) -> Iterator[str]:
-    if not moment.is_written:
-        return
-    state = moment.state
-    told = {each["type"]: each["status"] for each in moment.status.get("conditions", [])}
-    outcome = str(state is State.COMPLETED) if state.is_terminal else "Unknown"
-    if told != {"Succeeded": outcome, "Finished": str(state.is_terminal)}:
-        yield f"{state}, but its conditions say {told}"
-    if moment.status["phase"] != state.phase:
-        yield f"{state}, but its phase says {moment.status['phase']}"
-
-
-def times_agree(moment: Moment) -> Iterator[str]:
-    state = moment.state
-    if ("completedAt" in moment.status) != state.is_terminal:
-        yield f"{state}, and completedAt is {moment.status.get('completedAt')}"
-    if ("failedAt" in moment.status) != (state is State.FAILED):
-        yield f"{state}, and failedAt is {moment.status.get('failedAt')}"
-
-
-def budgets_hold(moment: Moment) -> Iterator[str]:
-    """Within one rerun's time, because a rerun starts anew."""
-    for spent, limit in (("retryCount", "limit"), ("lossCount", "infrastructureLimit")):
-        if moment.number(spent) > moment.retry[limit]:
-            yield f"{spent} is {moment.number(spent)}, and the limit {moment.retry[limit]}"
-
-
-# What holds of every step.
-
-
-def terminal_states_are_left_by_a_rerun_only(before: Moment, after: Moment) -> Iterator[str]:
-    if not before.state.is_terminal or _is_rerun(before, after):
-        return
-    if after.state is not before.state:
-        yield f"{before.state} became {after.state} without a rerun"
-    for name in ("completedAt", "result", "reason", "runs"):
-        if after.status.get(name) != before.status.get(name):
-            yield f"{name} changed after the end, and no rerun was asked for"
-
-
-def steps_are_in_the_table(before: Moment, after: Moment) -> Iterator[str]:
-    if before.state is not after.state and (before.state, after.state) not in TRANSITIONS:
-        yield f"no step leads from {before.state} to {after.state}"
-
-
-def counters_never_fall(before: Moment, after: Moment) -> Iterator[str]:
-    names = ["run", "attempt", "runCount", "observedRerun", "observedGeneration"]
-    if not _is_rerun(before, after):
-        names += ["retryCount", "lossCount", "startFailures"]
-    for name in names:
-        if after.number(name) < before.number(name):
-            yield f"{name} fell from {before.number(name)} to {after.number(name)}"
-
-
-def attempts_are_claims(before: Moment, after: Moment) -> Iterator[str]:
-    is_claim = after.state is State.CLAIMED and before.state is not State.CLAIMED
-    if after.number("attempt") - before.number("attempt") != int(is_claim):
-        yield f"attempt went from {before.number('attempt')} to {after.number('attempt')}, {after.state}"
-
-
-def submission_is_fixed(before: Moment, after: Moment) -> Iterator[str]:
-    was, now = before.status.get("submittedAt"), after.status.get("submittedAt")
-    if was is not None and was != now:
-        yield f"submittedAt moved from {was} to {now}"
-
-
-def ended_runs_stay_as_they_are(before: Moment, after: Moment) -> Iterator[str]:
-    now = {run["number"]: run for run in after.status.get("runs", [])}
-    for run in before.status.get("runs", []):
-        is_over = run.get("state") != State.RUNNING
-        if is_over and run["number"] in now and now[run["number"]] != run:
-            yield f"run {run['number']} changed after its end"
-
-
-def _is_rerun(before: Moment, after: Moment) -> bool:
-    return before.state.is_terminal and after.number("observedRerun") > before.number("observedRerun")
-
-
-ALWAYS: Final[tuple[Callable[[Moment], Iterator[str]], ...]] = (conditions_agree, times_agree, budgets_hold)
-STEPS: Final[tuple[Callable[[Moment, Moment], Iterator[str]], ...]] = (
-    terminal_states_are_left_by_a_rerun_only,
-    steps_are_in_the_table,
-    counters_never_fall,
-    attempts_are_claims,
-    submission_is_fixed,
-    ended_runs_stay_as_they_are,
-)
+def _of_instants(session: Iterable[recording.Entry]) -> Iterator[Said]:
+    world = World()
+    for entry in session:
+        if not isinstance(entry, Sight):
+            uid = entry.uid if isinstance(entry, Moment) else entry.task
+            yield from ((uid, said) for rule in INSTANTS for said in rule(entry, world))
+        world.take(entry)

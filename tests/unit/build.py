@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from taskyard.core import manifest
 from taskyard.core.model import Container, Exit, Job, Live, Pod, Snapshot, Status, Task
 from taskyard.core.spec import Retry, Spec
 from taskyard.core.words import Backoff, DeadLetterPolicy, LogPolicy, OnShutdown, PodPhase, State
@@ -89,6 +90,8 @@ def task(state: State = State.PENDING, *, wants: dict[str, Any] | None = None, *
 
 
 def pod(phase: PodPhase = PodPhase.PENDING, *containers: Container, **changes: Any) -> Pod:
+    """A pod that the Job of `task()` made, for the attempt that it is of."""
+    attempt = task(State.CLAIMED, attempt=changes.get("attempt", 1))
     return Pod(
         **{
             "namespace": "default",
@@ -100,6 +103,7 @@ def pod(phase: PodPhase = PodPhase.PENDING, *containers: Container, **changes: A
             "created_at": CLAIMED,
             "phase": phase,
             "node": "node-1",
+            "owner": manifest.job_name(attempt),
             "containers": containers,
             **changes,
         }

@@ -5,13 +5,16 @@ from typing import Final
 
 TABLES: Final = "tables"
 SIMULATION: Final = "simulation"
+CLAIMS: Final = "claims"
+FOUND: Final = "found_by_simulation"
 
 
 @dataclass(frozen=True)
 class Mutant:
     """`old` is a line of a module of the core, or a part of one that occurs once; with `new` in its place it is wrong.
 
-    `caught_by` is the tables of the core's modules, a property of `test_properties.py`, or the simulation.
+    `caught_by` is the tables of the core's modules or of one more module, a property of `test_properties.py`, or the
+    simulation.
     """
 
     says: str
@@ -79,8 +82,8 @@ MUTANTS: Final = (
     Mutant(
         "nobody wakes up for a timeout",
         "stopping",
-        "return clocks.deadline(task), clocks.timeout_at(task, started_at), clocks.linger_until(task, pod)",
-        "return clocks.deadline(task), clocks.linger_until(task, pod)",
+        "return clocks.deadline(task), clocks.timeout_at(task, started_at), lingers_until",
+        "return clocks.deadline(task), lingers_until",
     ),
     Mutant(
         "a pod without a node is asked to end, and never does",
@@ -167,5 +170,53 @@ MUTANTS: Final = (
         "result",
         "if abs(number) > LARGEST_INTEGER:",
         "if abs(number) > LARGEST_INTEGER**2:",
+    ),
+    Mutant(
+        "a claim of another is given back without a placeholder",
+        "launch",
+        "return Decision(CreateJob(is_placeholder=True))",
+        "return say.write(snapshot, outcome.unclaimed(snapshot.task, now))",
+        CLAIMS,
+    ),
+    Mutant(
+        "a forged pod counts as the run",
+        "decide",
+        "return pod.owner == manifest.job_name(task)",
+        "return True",
+        CLAIMS,
+    ),
+    Mutant(
+        "an orphan is left alone",
+        "decide",
+        "if pod.owner is None and not pod.deleting and (orphaned",
+        "if pod.owner == '' and not pod.deleting and (orphaned",
+        FOUND,
+    ),
+    Mutant(
+        "the shield is not waited for",
+        "launch",
+        "is OnShutdown.CONTINUE and not snapshot.is_shielded:",
+        "is OnShutdown.CONTINUE and snapshot.is_shielded:",
+        CLAIMS,
+    ),
+    Mutant(
+        "the next run does not wait for a silent node",
+        "decide",
+        "return pod.deleted_at + timeout",
+        "return pod.deleted_at",
+    ),
+    Mutant(
+        "a timeout is slept over while a stray is stopped",
+        "stopping",
+        "if started_at is not None:\n        lingers_until",
+        "if started_at is not None and pod is not None:\n        lingers_until",
+        FOUND,
+    ),
+    Mutant(
+        "a Job that was made late is not found before the next claim",
+        "waiting",
+        "return None if is_to_be_counted else job",
+        "return job if task.status.reason == Reason.RUN_LOST else None",
+        FOUND,
     ),
 )

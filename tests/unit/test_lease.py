@@ -106,6 +106,39 @@ async def test_a_short_outage_does_not_lose_the_lease() -> None:
     await lead(cluster, terms("a"), work)
 
 
+async def test_a_renewal_whose_answer_is_lost_does_not_lose_the_lease() -> None:
+    """It has happened: the next one meets a version that it does not know, and it was its own."""
+    cluster, lost = FakeCluster(), 0
+
+    def lose(verb: str, kind: Kind) -> None:
+        nonlocal lost
+        if verb == "replace" and lost < 3:
+            lost += 1
+            raise Unavailable("the connection was cut")
+
+    async def work() -> None:
+        cluster.after_call = lose
+        await asyncio.sleep(0.5)
+        assert holder(cluster) == "a"
+
+    await lead(cluster, terms("a"), work)
+    assert lost == 3
+
+
+async def test_those_who_stand_by_do_not_keep_step() -> None:
+    """A hundred that start together must not ask together for ever."""
+    cluster, loop = FakeCluster(), asyncio.get_running_loop()
+    await Lease(cluster, terms("a")).acquire()
+    asked: list[float] = []
+    cluster.before_call = lambda verb, kind: asked.append(loop.time())
+    others = [asyncio.create_task(Lease(cluster, terms(f"b{n}")).acquire()) for n in range(10)]
+    await asyncio.sleep(0.12)
+    for each in others:
+        each.cancel()
+    last = sorted(asked)[-10:]
+    assert last[-1] - last[0] > 0.002, "the last look of each is spread over a part of the interval"
+
+
 async def test_the_lease_is_released_when_the_work_is_done() -> None:
     cluster = FakeCluster()
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from taskyard import loop as loop_module
+from taskyard import writes as writes_module
 from taskyard.cluster import EVENTS, JOBS, PODS, TASKS, Conflict, Kind, Rejected, Unavailable
 from taskyard.core import manifest, parse
 from taskyard.watch import Watch
@@ -325,7 +326,7 @@ async def test_a_refused_job(malformed: bool, state: str, reason: str) -> None:
 
 
 async def test_after_a_slow_create_the_task_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "SLOW_CREATE", -1.0)
+    monkeypatch.setattr(writes_module, "SLOW_CREATE", -1.0)
     world = World()
     operator = await world.operator()
     await world.submit()
@@ -358,7 +359,11 @@ def crash_at(number: int, when: str) -> Callable[[World], None]:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 @pytest.mark.parametrize("code", [0, 3])
-async def test_killed_at_any_write_a_new_operator_goes_on(number: int, when: str, code: int) -> None:
+@pytest.mark.parametrize("heir", ["op-1", "op-2"])
+async def test_killed_at_any_write_a_new_operator_goes_on(
+    number: int, when: str, code: int, heir: str
+) -> None:
+    """As itself, started again, or as another. The one difference is a claim without a Job: another gives it back."""
     world = World()
     await world.submit()
     crash_at(number, when)(world)
@@ -377,14 +382,18 @@ async def test_killed_at_any_write_a_new_operator_goes_on(number: int, when: str
         except Crash:
             world.cluster.unwatch()
             lives += 1
-            operator = await world.operator(f"op-{lives}")
+            world.later(1)
+            operator = await world.operator(heir)
             await operator.settle()
     status = world.status()
     assert lives == 2
     assert status["state"] == ("Failed" if code else "Completed")
-    assert (status["attempt"], status["runCount"], len(status["runs"])) == (1, 1, 1)
+    is_given_back = heir != "op-1" and (number, when) in {(1, "after"), (2, "before")}
+    attempts = 2 if is_given_back else 1
+    assert (status["attempt"], status["runCount"], len(status["runs"])) == (attempts, 1, 1)
     assert status["runs"][0]["exitCode"] == code
-    assert len(world.jobs()) == 1
+    assert len(world.jobs()) == attempts
+    assert len(world.cluster.all(PODS)) == 1
 
 
 async def test_a_pod_that_ended_while_nobody_looked_is_judged_at_the_start() -> None:

@@ -29,6 +29,8 @@ def check(folder: Path, caught_by: str) -> subprocess.CompletedProcess[str]:
             # Tables need no plugin and no setting; without them it starts in half the time.
             plain = ("-c", os.devnull, f"--rootdir={ROOT}", "--import-mode=importlib")
             command = ["pytest", "-q", "-x", "-p", "no:cacheprovider", *plain, *tables]
+        case "claims" | "found_by_simulation":
+            command = ["pytest", "-q", "-x", *alone, f"{ROOT}/tests/unit/test_{caught_by}.py"]
         case name:
             command = ["pytest", "-q", "-x", *alone, f"{ROOT}/tests/unit/test_properties.py", "-k", name]
     environment = os.environ | {

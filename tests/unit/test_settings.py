@@ -20,12 +20,23 @@ def test_an_option_wins_over_the_environment() -> None:
     assert settings.log_format is LogFormat.JSON
 
 
+@pytest.mark.parametrize(("options", "seconds"), [({}, 300), ({"relist_seconds": "007"}, 7)])
+def test_everything_is_listed_every_five_minutes_unless_told(
+    options: dict[str, str | None], seconds: int
+) -> None:
+    assert load(options, {}).relist_seconds == seconds
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
         ("TASKYARD_NAMESPACES", "a,B*", "--namespaces ($TASKYARD_NAMESPACES) must be a name"),
         ("TASKYARD_HEALTH_PORT", "http", "--health-port ($TASKYARD_HEALTH_PORT) must be a port number"),
         ("TASKYARD_HEALTH_PORT", "70000", "must be a port number"),
+        *[
+            ("TASKYARD_RELIST_SECONDS", value, "--relist-seconds ($TASKYARD_RELIST_SECONDS) must be a whole")
+            for value in ("0", "-1", "1.5", "often", "1234567890")
+        ],
         ("TASKYARD_LOG_FORMAT", "xml", "must be one of json, text; it is 'xml'"),
         ("TASKYARD_LOG_LEVEL", "loud", "must be one of debug, info, warning, error"),
         ("TASKYARD_IDENTITY", "x" * 254, "--identity ($TASKYARD_IDENTITY) must have at most 253 characters"),

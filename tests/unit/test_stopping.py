@@ -330,7 +330,10 @@ def test_an_unreachable_pod_is_lost_only_if_asked_for() -> None:
         "disruption": "DeletionByTaintManager",
     }
     unreachable = pod(PodPhase.RUNNING, started(), **gone_node)
-    assert decide(snapshot(task(RUN), unreachable), NOW) == Decision()
+    told = decide(snapshot(task(RUN), unreachable), NOW).action
+    assert isinstance(told, WriteStatus)
+    assert told.status.reason == Reason.NODE_UNREACHABLE
+    assert "node `node-1` does not answer" in str(told.status.message)
     impatient = task(RUN, wants={"unreachable_timeout": seconds(60)})
     assert decide(snapshot(impatient, unreachable), NOW) == Decision(Look())
     recorded = decide(snapshot(impatient, unreachable, live=live(job())), NOW).action
@@ -342,7 +345,7 @@ def test_an_unreachable_pod_is_lost_only_if_asked_for() -> None:
     forced = decide(snapshot(lost, unreachable, live=live(None)), NOW)
     assert forced.action == DeletePod(unreachable, force=True)
     patient = task(RUN, wants={"unreachable_timeout": seconds(61)})
-    assert decide(snapshot(patient, unreachable), NOW) == Decision(wake_at=NOW + seconds(1))
+    assert decide(snapshot(patient, unreachable), NOW).wake_at == NOW + seconds(1)
 
 
 def test_a_claim_is_timed_from_when_it_was_made() -> None:

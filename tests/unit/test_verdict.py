@@ -129,18 +129,24 @@ def test_failed(failed: Pod, code: str, message: str) -> None:
     ("lost", "message"),
     [
         pytest.param(
-            pod(FAILED, ended(137), reason="Evicted", message="The node was low on resource: memory."),
-            "the pod was disrupted (Evicted): The node was low on resource: memory.",
+            pod(
+                FAILED,
+                ended(137),
+                reason="Evicted",
+                disruption="TerminationByKubelet",
+                message="The node was low on resource: memory.",
+            ),
+            "the pod on node `node-1` was disrupted (TerminationByKubelet): The node was low on resource: memory.",
             id="evicted by its node",
         ),
         pytest.param(
             pod(FAILED, ended(143), disruption="PreemptionByScheduler"),
-            "the pod was disrupted (PreemptionByScheduler)",
+            "the pod on node `node-1` was disrupted (PreemptionByScheduler)",
             id="preempted",
         ),
         pytest.param(
             pod(FAILED, ended(0), disruption="DeletionByTaintManager"),
-            "the pod was disrupted (DeletionByTaintManager)",
+            "the pod on node `node-1` was disrupted (DeletionByTaintManager)",
             id="an exit with 0 on the way out is not the end of the work",
         ),
         pytest.param(
@@ -192,12 +198,12 @@ def test_a_container_that_never_started_leaves_no_exit_code() -> None:
     [
         pytest.param(
             pod(FAILED, ended(143), disruption="EvictionByEvictionAPI"),
-            "the pod was disrupted (EvictionByEvictionAPI)",
+            "the pod on node `node-1` was disrupted (EvictionByEvictionAPI)",
             id="evicted by the API",
         ),
         pytest.param(
             pod(FAILED, ended(143), disruption="TerminationByKubelet", reason="Terminated", message="bye"),
-            "the pod was disrupted (TerminationByKubelet): bye",
+            "the pod on node `node-1` was disrupted (TerminationByKubelet): bye",
             id="an orderly shutdown of its machine",
         ),
     ],
@@ -225,8 +231,16 @@ def test_a_pod_that_its_node_refuses_did_not_start(rejected: Pod, is_capacity: b
 
 def test_a_pod_that_started_and_was_then_lost_is_no_refusal() -> None:
     assert isinstance(of_pod(pod(FAILED, started(), reason="OutOfcpu")), Lost)
-    with_init = pod(FAILED, init_containers=(ended(0, "init"),), reason="Evicted")
+    with_init = pod(FAILED, init_containers=(ended(0, "init"),), reason="NodeAffinity")
     assert isinstance(of_pod(with_init), Lost)
+
+
+def test_a_pod_that_exceeds_its_own_storage_has_failed() -> None:
+    """A node that lacks some says so by a condition; here there is none."""
+    said = "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi."
+    ending = of_pod(pod(FAILED, ended(137), reason="Evicted", message=said))
+    assert isinstance(ending, Failed)
+    assert (ending.error.code, ending.error.message) == ("StorageExceeded", said)
 
 
 def stopped_task(reason: StopReason) -> Ending:

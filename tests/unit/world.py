@@ -93,11 +93,11 @@ class World:
         self.cluster.put(TASKS, task)
 
     def make_pods(self) -> None:
-        """What the Job controller does: one pod for each Job that has none."""
+        """What the Job controller does: one pod for each Job that has none and is not suspended."""
         owners = {each["metadata"]["labels"]["job-name"] for each in self.cluster.all(PODS)}
         for job in self.cluster.all(JOBS):
             name = job["metadata"]["name"]
-            if name not in owners:
+            if name not in owners and not job["spec"].get("suspend"):
                 self.cluster.put(PODS, _pod(job))
 
     def pod_runs(self) -> None:
@@ -139,6 +139,7 @@ def _pod(job: Object) -> Object:
             "uid": f"pod-of-{name}",
             "creationTimestamp": TIME,
             "labels": template["metadata"]["labels"] | {"job-name": name},
+            "ownerReferences": [{"kind": "Job", "name": name, "controller": True}],
         },
         "spec": template["spec"] | {"nodeName": "node-1"},
         "status": {"phase": "Pending"},

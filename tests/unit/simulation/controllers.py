@@ -3,9 +3,10 @@
 Each function does one small step to one object, and says whether there was anything to do.
 """
 
+from datetime import timedelta
 from typing import Final
 
-from taskyard.cluster import JOBS, PODS, TASKS
+from taskyard.cluster import EVENTS, JOBS, PODS, TASKS
 from taskyard.core import manifest
 from tests.unit.fake import Object, copied
 from tests.unit.simulation.ground import (
@@ -24,6 +25,7 @@ from tests.unit.simulation.ground import (
 )
 
 WHO: Final = "job controller"
+DENIALS: Final = ("exceeded quota: pods, requested: pods=1, used: pods=5", "denied by a webhook: no")
 
 
 def sync_job(ground: Ground, job: Object) -> bool:
@@ -45,8 +47,7 @@ def sync_job(ground: Ground, job: Object) -> bool:
     if job["spec"].get("suspend"):
         return _suspend(ground, job, active, terminating)
     if not active and not terminating and not pods:
-        make_pod(ground, job)
-        return True
+        return _make_a_pod(ground, job)
     return _report(ground, job, len(active), len(terminating))
 
 
@@ -112,6 +113,29 @@ def _report(ground: Ground, job: Object, active: int, terminating: int) -> bool:
     return True
 
 
+def _make_a_pod(ground: Ground, job: Object) -> bool:
+    """If it is admitted. What the API server says otherwise is in an Event, and nowhere else."""
+    until = ground.denied_until.get(uid_of(job))
+    if not ground.is_fair and until is not None and ground.now < until:
+        return False
+    if not ground.unlucky(ground.hindered / 2):
+        make_pod(ground, job)
+        return True
+    ground.denied_until[uid_of(job)] = ground.now + timedelta(seconds=ground.dice.choice((3, 30, 300)))
+    said = f'Error creating: pods "{name_of(job)}" is forbidden: {ground.dice.choice(DENIALS)}'
+    ground.say(WHO, said)
+    ground.happened["pod denied"] += 1
+    event = {
+        "metadata": {"name": ground.unique("denied"), "namespace": NAMESPACE, "uid": ground.unique("event")},
+        "involvedObject": {"kind": "Job", "name": name_of(job), "uid": uid_of(job)},
+        "reason": "FailedCreate",
+        "message": said,
+        "lastTimestamp": ground.moment(),
+    }
+    ground.cluster.put(EVENTS, event)
+    return True
+
+
 def make_pod(ground: Ground, job: Object) -> None:
     """The one pod of a Job."""
     template = copied(job["spec"]["template"])
@@ -129,7 +153,9 @@ def make_pod(ground: Ground, job: Object) -> None:
                 "uid": uid,
                 "creationTimestamp": ground.moment(),
                 "labels": template["metadata"]["labels"],
-                "ownerReferences": [{"kind": "Job", "uid": uid_of(job), "controller": True}],
+                "ownerReferences": [
+                    {"kind": "Job", "name": name_of(job), "uid": uid_of(job), "controller": True}
+                ],
                 "finalizers": [TRACKING],
             },
             "spec": template["spec"],

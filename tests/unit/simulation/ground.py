@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from taskyard.cluster import JOBS, PODS, TASKS, Kind
+from taskyard.cluster import BUDGETS, JOBS, PODS, TASKS, Kind
 from taskyard.core import manifest
 from taskyard.core.clocks import said
 from tests.unit.fake import FakeCluster, Object, copied
@@ -71,6 +71,14 @@ class Ground:
         self.excused: set[str] = set()
         """The uids of Jobs and pods that came into being against all care: two of them may live at once. And of
         tasks whose run somebody removed all trace of."""
+        self.removed_jobs: set[str] = set()
+        """The names of Jobs that somebody else than an operator deleted."""
+        self.unlabelled: dict[str, str] = {}
+        """The uids of pods that lost their label, and of the tasks that it named."""
+        self.denied_until: dict[str, datetime] = {}
+        """The uids of Jobs whose pods a quota or a webhook does not admit."""
+        self.hindered = 0.0
+        """How often that begins."""
         self.malformed: set[str] = set()
         """The uids of tasks of which no Job can be made."""
         self.late_effects: list[Callable[[], None]] = []
@@ -116,8 +124,21 @@ class Ground:
     def living_pods(self) -> list[Object]:
         return [pod for pod in self.cluster.peek(PODS) if is_alive(pod)]
 
+    def task_uid(self, pod: Object) -> str:
+        """Whose it is: by its label, while it has one."""
+        label: str | None = pod["metadata"]["labels"].get(manifest.LABEL_UID)
+        return label if label is not None else self.unlabelled[uid_of(pod)]
+
+    def is_shielded(self, pod: Object) -> bool:
+        """Whether a budget that allows no disruption stands before it. It does not before a pod that does not run."""
+        labels, runs = pod["metadata"]["labels"], pod["status"]["phase"] == "Running"
+        return runs and any(
+            budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
+            for budget in self.cluster.peek(BUDGETS)
+        )
+
     def task_of(self, pod: Object) -> Object | None:
-        wanted = pod["metadata"]["labels"].get(manifest.LABEL_UID)
+        wanted = self.task_uid(pod)
         return next((task for task in self.tasks() if task["metadata"]["uid"] == wanted), None)
 
     def find(self, kind: Kind, uid: str) -> Object | None:
@@ -144,6 +165,11 @@ class Ground:
                 set_condition(obj, "DisruptionTarget", "True", self.moment(), condition)
 
         self.change(PODS, pod, mark)
+
+    def force_deletion(self, pod: Object) -> None:
+        """A pod is marked, and goes as soon as its Job lets it: no kubelet is asked."""
+        marks = {"deletionTimestamp": self.moment(), "deletionGracePeriodSeconds": 0}
+        self.change(PODS, pod, lambda obj: obj["metadata"].update(marks))
 
     def release(self, pod: Object) -> None:
         """The Job lets go of a pod that it has counted."""

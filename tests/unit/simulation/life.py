@@ -2,16 +2,17 @@
 
 from collections import deque
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final
 
 from taskyard.cache import Cache
 from taskyard.cluster import PODS, TASKS, Cluster, ClusterError, Kind
-from taskyard.core import parse
+from taskyard.core import manifest, parse
 from taskyard.core.model import Decision, Snapshot
 from taskyard.loop import Loop
 from taskyard.watch import Watch
-from tests.unit.fake import Object
-from tests.unit.simulation.ground import Ground, Violation
+from tests.unit.fake import Object, copied
+from tests.unit.simulation.ground import Ground, Violation, uid_of
 from tests.unit.simulation.line import Line
 from tests.unit.simulation.strand import Strand
 from tests.unit.simulation.witness import Witness
@@ -24,8 +25,10 @@ Event = tuple[Kind, str, Object]
 class WatchedLoop(Loop):
     """The real loop. What it would only log is a failure here."""
 
-    def __init__(self, ground: Ground, line: Line, cache: Cache, name: str) -> None:
-        super().__init__(line, cache, claimer=name, now=lambda: ground.now)
+    def __init__(
+        self, ground: Ground, line: Line, cache: Cache, name: str, shield_limit: timedelta | None
+    ) -> None:
+        super().__init__(line, cache, claimer=name, shield_limit=shield_limit, now=lambda: ground.now)
         self._ground = ground
         self._line = line
         self.broken: Exception | None = None
@@ -44,18 +47,21 @@ class WatchedLoop(Loop):
 class Life:
     """An operator from its start to its end, in steps that others choose."""
 
-    def __init__(self, ground: Ground, witness: Witness, name: str) -> None:
+    def __init__(self, ground: Ground, witness: Witness, name: str, shield_limit: timedelta | None) -> None:
         self.name = name
         self._ground = ground
         line = Line(ground, witness, name)
         cluster: Cluster = line
         self.cache = Cache()
-        self.loop = WatchedLoop(ground, line, self.cache, name)
+        self.loop = WatchedLoop(ground, line, self.cache, name, shield_limit)
         self._watch = Watch(cluster, self.cache, [])
         self._heard: dict[Kind, deque[Event]] = {TASKS: deque(), PODS: deque()}
+        self._out_of_sight: set[str] = set()
         self.is_deaf = False
         self.has_missed = False
+        self.is_paused = False
         self._is_listing = True
+        self._is_to_list_again = False
         self._workers: list[Strand] = []
         self._strands = [Strand(f"{name} lists", self._list())]
         ground.cluster.watch(self.hear)
@@ -68,12 +74,23 @@ class Life:
         """Something happened in the cluster; it gets to know now, later, twice, or not at all."""
         if kind not in self._heard:
             return
-        if self.is_deaf:
+        if kind == PODS and manifest.LABEL_UID not in obj["metadata"]["labels"]:
+            if uid_of(obj) in self._out_of_sight:
+                return
+            event, obj = "DELETED", self._as_labelled(obj)
+        if self.is_deaf or (event == "DELETED" and self._ground.unlucky(0.04)):
             self.has_missed = True
             return
         self._heard[kind].append((kind, event, obj))
         if self._ground.unlucky(0.03):
             self._heard[kind].append((kind, event, obj))
+
+    def _as_labelled(self, pod: Object) -> Object:
+        """What leaves a watch's selector arrives as deleted, as it was before, once."""
+        self._out_of_sight.add(uid_of(pod))
+        labelled = copied(pod)
+        labelled["metadata"]["labels"][manifest.LABEL_UID] = self._ground.task_uid(pod)
+        return labelled
 
     def listen(self, kind: Kind) -> None:
         """Take in the next event of a watch; once in a while an older one again, or one before its turn."""
@@ -96,6 +113,7 @@ class Life:
     def relist(self) -> None:
         """What a watch missed is repaired by a list."""
         self.is_deaf = self.has_missed = False
+        self._is_to_list_again = self._is_listing
         if not self._is_listing:
             self._is_listing = True
             self._strands.append(Strand(f"{self.name} lists", self._list()))
@@ -106,7 +124,9 @@ class Life:
                 await self._watch.list_everything()
             except ClusterError:
                 continue
-            break
+            if not self._is_to_list_again:
+                break
+            self._is_to_list_again = False
         self._is_listing = False
         if not self._workers:  # everything is known first
             loop = self.loop
@@ -117,6 +137,8 @@ class Life:
 
     def moves(self) -> Iterator[Kind | Strand]:
         """Everything that it could do next."""
+        if self.is_paused:
+            return
         self._strands = [strand for strand in self._strands if not strand.is_over]
         yield from (strand for strand in self._strands if strand.can_move)
         yield from (kind for kind, queue in self._heard.items() if queue)
@@ -141,7 +163,8 @@ class Life:
     # Its clock.
 
     def ring(self) -> None:
-        self.loop._clock._ring_all_due()
+        if not self.is_paused:
+            self.loop._clock._ring_all_due()
 
     def next_ring(self) -> float | None:
         return min(self.loop._clock._due.values(), default=None)

@@ -2,9 +2,20 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from taskyard.cluster import JOBS, PODS, TASKS, ClusterError, Json, Kind, Page, Rejected, Unavailable
+from taskyard.cluster import (
+    JOBS,
+    PODS,
+    TASKS,
+    ClusterError,
+    Conflict,
+    Json,
+    Kind,
+    Page,
+    Rejected,
+    Unavailable,
+)
 from taskyard.core import parse
 from tests.unit.fake import Object
 from tests.unit.simulation.ground import Ground, name_of, uid_of
@@ -13,7 +24,8 @@ from tests.unit.simulation.witness import Witness
 
 T = TypeVar("T")
 
-LISTED = frozenset({"get", "list"})
+LISTED: Final = frozenset({"get", "list"})
+REFUSALS: Final = (("no answer, not done", 0.0), ("too many requests", 1.0), ("too many requests", 7.0))
 
 
 class Pages:
@@ -120,8 +132,10 @@ class Line:
     async def _call(self, verb: str, kind: Kind, name: str, do: Callable[[], Awaitable[T]]) -> T:
         what = f"{verb} {kind.plural} {name}"
         await pause()
-        if self._ground.unlucky(0.01):
-            self._fail(what, "no answer, not done")
+        if self._ground.unlucky(0.012):
+            self._fail(what, *self._ground.dice.choice(REFUSALS))
+        if verb not in LISTED and self._ground.unlucky(0.003):
+            self._deny(what)
         if verb not in LISTED and self._ground.unlucky(0.01):
             self._ground.late_effects.append(lambda: self._arrive(what, do))
             self._fail(what, "no answer, still on its way")
@@ -157,10 +171,17 @@ class Line:
         if not is_taken and self._ground.unlucky(0.06):
             raise Rejected("exceeded quota", malformed=False)
 
-    def _fail(self, what: str, how: str) -> None:
-        self._ground.happened["Unavailable"] += 1
+    def _fail(self, what: str, how: str, after: float = 0.0) -> None:
+        self._ground.happened[how] += 1
         self._ground.say(self._name, f"{what}: {how}")
-        raise Unavailable(how)
+        raise Unavailable(how, after=after)
+
+    def _deny(self, what: str) -> None:
+        """Rights that are missing for a moment, or a conflict that nobody else sees."""
+        answer = self._ground.dice.choice((Rejected("forbidden", malformed=False), Conflict("try again")))
+        self._ground.happened[f"a chance {type(answer).__name__}"] += 1
+        self._ground.say(self._name, f"{what}: {answer}")
+        raise answer
 
 
 async def _forgiving(do: Callable[[], Awaitable[object]]) -> None:

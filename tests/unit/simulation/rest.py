@@ -6,7 +6,7 @@ from typing import Final
 
 from taskyard.cluster import PODS
 from taskyard.core import clocks
-from taskyard.core.decide import decide
+from taskyard.core.decide import decide, is_of_run
 from taskyard.core.model import Look, Snapshot
 from taskyard.core.parse import version
 from taskyard.core.words import ACTIVE_STATES
@@ -84,7 +84,7 @@ def _gives_up_the_unreachable(ground: Ground, snapshot: Snapshot) -> None:
     """Whoever takes that risk does not wait for a node any longer than he said."""
     task, timeout = snapshot.task, snapshot.task.spec.unreachable_timeout
     for pod in snapshot.pods if timeout is not None and task.status.state in ACTIVE_STATES else ():
-        is_lost = pod.is_alive and pod.disruption == "DeletionByTaintManager"
+        is_lost = is_of_run(pod, task) and pod.is_alive and pod.disruption == "DeletionByTaintManager"
         stored = ground.find(PODS, pod.uid)
         if is_lost and stored is not None and pod.deleted_at is not None and timeout is not None:
             is_forced = stored["metadata"].get("deletionGracePeriodSeconds") == 0

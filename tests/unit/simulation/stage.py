@@ -5,11 +5,12 @@ Whatever may happen here is a method that does it, and says whether there was an
 
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Final
 
 from taskyard.core import clocks, manifest, parse
 from tests.unit.fake import Object
-from tests.unit.simulation import controllers, kubelet, trouble, users
+from tests.unit.simulation import controllers, kubelet, nodes, trouble, users
 from tests.unit.simulation.ground import (
     Ground,
     Violation,
@@ -45,6 +46,8 @@ class Stage:
         self.theme = theme
         self.witness = Witness(self.ground)
         self.lives: list[Life] = []
+        self.ground.hindered = theme.hindered
+        self.shield_limit = self.ground.dice.choice((None, timedelta(seconds=20), timedelta(hours=1)))
         self.ground.say("theme", self.theme.name)
 
     def end(self) -> None:
@@ -55,10 +58,49 @@ class Stage:
     # Operators.
 
     def start_operator(self) -> bool:
-        if len(self.lives) < 2:
-            self.lives.append(Life(self.ground, self.witness, self.ground.unique("op")))
-            return True
-        return False
+        """Under a name of its own. One that is paused is not there, as far as anybody can tell."""
+        if sum(not life.is_paused for life in self.lives) >= 2 or len(self.lives) >= 3:
+            return False
+        self._begin_life(self.ground.unique("op"))
+        return True
+
+    def _begin_life(self, name: str) -> None:
+        self.lives.append(Life(self.ground, self.witness, name, self.shield_limit))
+
+    def restart_operator(self) -> bool:
+        """The process is killed, in the middle of whatever it does, and starts again under the same name."""
+        if not self.lives:
+            return False
+        life = self.ground.dice.choice(self.lives)
+        self._end_life(life, "restarts")
+        self._begin_life(life.name)
+        return True
+
+    def _end_life(self, life: Life, why: str) -> None:
+        self.lives.remove(life)
+        life.end(why)
+        self.ground.happened[why] += 1
+
+    def pause(self) -> bool:
+        """An operator stands still, in the middle of a step if there is one, and does not know it."""
+        awake = [life for life in self.lives if not life.is_paused]
+        if not awake:
+            return False
+        life = self.ground.dice.choice(awake)
+        for _ in range(self.ground.dice.randint(0, 4)):
+            if moves := list(life.moves()):
+                life.move(self.ground.dice.choice(moves))
+        life.is_paused = True
+        self.ground.happened["pause"] += 1
+        self.ground.say(life.name, "stands still")
+        return True
+
+    def go_on(self) -> bool:
+        paused = [life for life in self.lives if life.is_paused]
+        for life in paused:
+            self.ground.say(life.name, "goes on")
+            life.is_paused = False
+        return bool(paused)
 
     def think(self) -> None:
         """The operators go on: not at all, a bit, or until nothing is left to do."""
@@ -83,7 +125,7 @@ class Stage:
     def settle(self) -> None:
         for _ in range(LONGEST_SETTLING):
             if not self.move():
-                check_rest(self.ground, self.lives)
+                check_rest(self.ground, [life for life in self.lives if not life.is_paused])
                 return
         raise Violation("it does not come to rest")
 
@@ -91,10 +133,7 @@ class Stage:
         """The process is killed, in the middle of whatever it does."""
         if not self.lives:
             return False
-        life = self.ground.dice.choice(self.lives)
-        self.lives.remove(life)
-        life.end("crashes")
-        self.ground.happened["crash"] += 1
+        self._end_life(self.ground.dice.choice(self.lives), "crashes")
         return True
 
     def go_deaf(self) -> bool:
@@ -133,7 +172,7 @@ class Stage:
 
     def next_ring(self) -> bool:
         """On to the next timer; False if there is none."""
-        due = [ring for life in self.lives if (ring := life.next_ring()) is not None]
+        due = [ring for life in self.lives if not life.is_paused and (ring := life.next_ring()) is not None]
         if not due:
             return False
         # On the dot: a whole number of microseconds, and not before.
@@ -142,9 +181,11 @@ class Stage:
 
     def sleep(self) -> bool:
         """No operator is there for a while."""
+        last = self.lives[-1].name if self.lives and self.ground.chance(0.5) else self.ground.unique("op")
         self.end()
         self.jump()
-        return self.start_operator()
+        self._begin_life(last)
+        return True
 
     def jump(self) -> bool:
         """Everybody sleeps for a while; often until some clock has struck."""
@@ -222,11 +263,11 @@ class Stage:
         ground = self.ground
         ground.is_fair = True
         ground.say("world", "nothing goes wrong from here on")
-        while ground.lost_nodes:
-            trouble.return_node(ground)
+        nodes.all_come_back(ground)
         while ground.late_effects:
             self.late_effect()
         trouble.remove_foreign_jobs(ground)
+        self.go_on()
         if not self.lives:
             self.start_operator()
         for life in self.lives:

@@ -142,8 +142,11 @@ THEMES: Final = (
         weights={
             "delete pod": 6,
             "preempt": 6,
-            "node lost": 5,
+            "node silent": 5,
+            "node tainted": 3,
             "node returns": 3,
+            "node deleted": 3,
+            "node out of service": 5,
             "node restart": 5,
             "suspend": 0.2,
         },
@@ -175,6 +178,16 @@ THEMES: Final = (
     ),
     Theme(
         "many operators",
-        weights={"start operator": 30, "crash": 8, "deaf": 3, "late effect": 4, "stray": 3, "delete job": 3},
+        weights={
+            "start operator": 30,
+            "restart operator": 8,
+            "crash": 8,
+            "pause": 8,
+            "go on": 4,
+            "deaf": 3,
+            "late effect": 4,
+            "stray": 3,
+            "delete job": 3,
+        },
     ),
 )

@@ -1,12 +1,11 @@
-"""What goes wrong in a cluster: evictions, lost nodes, and people who delete what is not theirs."""
+"""What goes wrong in a cluster: evictions, preemption, and people who delete or forge what is not theirs."""
 
 from collections.abc import Callable
 from typing import Final
 
-from taskyard.cluster import JOBS, PODS
+from taskyard.cluster import BUDGETS, JOBS, PODS
 from taskyard.core import manifest, parse
 from tests.unit.fake import Object
-from tests.unit.simulation import kubelet
 from tests.unit.simulation.ground import (
     NAMESPACE,
     Ground,
@@ -16,7 +15,6 @@ from tests.unit.simulation.ground import (
     is_tracked,
     name_of,
     owner_uid,
-    set_condition,
     uid_of,
 )
 
@@ -26,7 +24,7 @@ NOWHERE: Final = "node-0"
 Trouble = Callable[[Ground], bool]
 
 
-def _a_living_pod(ground: Ground) -> Object | None:
+def a_living_pod(ground: Ground) -> Object | None:
     """One that runs, if the dice say so and there is one."""
     living = ground.living_pods()
     running = [pod for pod in living if has_started(pod)]
@@ -35,92 +33,50 @@ def _a_living_pod(ground: Ground) -> Object | None:
 
 
 def delete_pod(ground: Ground) -> bool:
-    if (pod := _a_living_pod(ground)) is None or is_deleting(pod):
+    if (pod := a_living_pod(ground)) is None or is_deleting(pod):
         return False
     ground.say(WHO, f"somebody deletes the pod {name_of(pod)}")
     ground.begin_deletion(pod)
     return True
 
 
-def evict(ground: Ground) -> bool:
-    """A drain."""
-    if (pod := _a_living_pod(ground)) is None or is_deleting(pod):
+def force_delete_pod(ground: Ground) -> bool:
+    """Without its kubelet: `kubectl delete --force`. Its Job holds it all the same, until it has ended."""
+    pod = a_living_pod(ground)
+    if pod is None or pod["metadata"].get("deletionGracePeriodSeconds") == 0:
         return False
+    ground.say(WHO, f"somebody deletes the pod {name_of(pod)} by force")
+    ground.force_deletion(pod)
+    return True
+
+
+def evict(ground: Ground) -> bool:
+    """A drain. The API server refuses it where a budget stands before a pod that runs; not for one that does not."""
+    if (pod := a_living_pod(ground)) is None or is_deleting(pod):
+        return False
+    if ground.is_shielded(pod):
+        ground.say(WHO, f"{name_of(pod)} is not evicted: its budget forbids it")
+        ground.happened["evict refused"] += 1
+        return True
     ground.say(WHO, f"{name_of(pod)} is evicted")
     ground.begin_deletion(pod, condition="EvictionByEvictionAPI")
     return True
 
 
+def delete_budget(ground: Ground) -> bool:
+    """Somebody wants his drain to go on."""
+    for budget in ground.cluster.all(BUDGETS):
+        ground.say(WHO, "somebody deletes the budget")
+        ground.remove(BUDGETS, budget)
+        return True
+    return False
+
+
 def preempt(ground: Ground) -> bool:
-    if (pod := _a_living_pod(ground)) is None or is_deleting(pod):
+    if (pod := a_living_pod(ground)) is None or is_deleting(pod):
         return False
     ground.say(WHO, f"{name_of(pod)} is preempted")
     ground.begin_deletion(pod, condition="PreemptionByScheduler")
-    return True
-
-
-def shut_down_node(ground: Ground) -> bool:
-    """In order: the kubelet ends its pods, and says that it is the machine that goes."""
-    return _by_node(ground, "Terminated")
-
-
-def press_node(ground: Ground) -> bool:
-    return _by_node(ground, "Evicted")
-
-
-def _by_node(ground: Ground, reason: str) -> bool:
-    pod = _a_living_pod(ground)
-    if pod is None or pod["spec"].get("nodeName", "") in {"", *ground.lost_nodes}:
-        return False
-    kubelet.kill_by_node(ground, pod, reason)
-    return True
-
-
-def restart_node(ground: Ground) -> bool:
-    pod = _a_living_pod(ground)
-    if pod is None or pod["spec"].get("nodeName", "") in {"", *ground.lost_nodes} or not has_started(pod):
-        return False
-    kubelet.lose_container(ground, pod)
-    return True
-
-
-def lose_node(ground: Ground) -> bool:
-    """A node answers no more; its pods are marked, and nobody ends them."""
-    pod = _a_living_pod(ground)
-    if (
-        pod is None
-        or pod["spec"].get("nodeName", "") in {"", *ground.lost_nodes}
-        or len(ground.lost_nodes) > 2
-    ):
-        return False
-    node = pod["spec"]["nodeName"]
-    ground.say(WHO, f"{node} is lost")
-    ground.lost_nodes.add(node)
-    for each in ground.living_pods():
-        if each["spec"].get("nodeName") == node and not is_deleting(each):
-            ground.begin_deletion(each, condition="DeletionByTaintManager")
-    return True
-
-
-def return_node(ground: Ground) -> bool:
-    """It was only away. Or its Node is deleted, and what ran there is declared failed."""
-    if not ground.lost_nodes:
-        return False
-    node = min(ground.lost_nodes)
-    ground.lost_nodes.discard(node)
-    if ground.chance(0.5):
-        ground.say(WHO, f"{node} is back")
-        return True
-    ground.say(WHO, f"{node} is deleted")
-    for each in ground.living_pods():
-        if each["spec"].get("nodeName") == node:
-
-            def fail(obj: Object) -> None:
-                obj["status"]["phase"] = "Failed"
-                obj["metadata"].setdefault("deletionTimestamp", ground.moment())
-                set_condition(obj, "DisruptionTarget", "True", ground.moment(), "DeletionByPodGC")
-
-            ground.change(PODS, each, fail)
     return True
 
 
@@ -131,9 +87,9 @@ def strip_pod(ground: Ground) -> bool:
         return False
     pod = ground.dice.choice(pods)
     ground.say(WHO, f"somebody strips and removes the pod {name_of(pod)}")
-    if not is_alive(pod):
+    if has_started(pod) or not is_alive(pod):
         # What its Job makes now, nobody can foresee; and that it ran, perhaps nobody saw.
-        ground.excused |= {owner_uid(pod) or "", pod["metadata"]["labels"][manifest.LABEL_UID]}
+        ground.excused |= {owner_uid(pod) or "", ground.task_uid(pod)}
     ground.remove(PODS, pod)
     return True
 
@@ -144,6 +100,7 @@ def delete_job(ground: Ground) -> bool:
         return False
     job = ground.dice.choice(jobs)
     ground.say(WHO, f"somebody deletes the Job {name_of(job)}")
+    ground.removed_jobs.add(name_of(job))
     ground.remove(JOBS, job)
     return True
 
@@ -158,8 +115,22 @@ def orphan_pod(ground: Ground) -> bool:
     if job is None:
         return False
     ground.say(WHO, f"somebody orphans the pod {name_of(pod)}")
+    ground.removed_jobs.add(name_of(job))
     ground.remove(JOBS, job)
     ground.change(PODS, pod, lambda obj: obj["metadata"].update(finalizers=[], ownerReferences=[]))
+    return True
+
+
+def take_label(ground: Ground) -> bool:
+    """Somebody takes from a pod the label by which it is found. Its Job knows it still."""
+    pods = [pod for pod in ground.living_pods() if manifest.LABEL_UID in pod["metadata"]["labels"]]
+    pods = [pod for pod in pods if ground.find(JOBS, owner_uid(pod) or "") is not None]
+    if not pods:
+        return False
+    pod = ground.dice.choice(pods)
+    ground.say(WHO, f"somebody takes the label off the pod {name_of(pod)}")
+    ground.unlabelled[uid_of(pod)] = ground.task_uid(pod)
+    ground.change(PODS, pod, lambda obj: obj["metadata"]["labels"].pop(manifest.LABEL_UID))
     return True
 
 
@@ -192,9 +163,7 @@ def make_stray(ground: Ground, node: str | None = None) -> bool:
         return False
     task = ground.dice.choice(tasks)
     last = task["status"].get("attempt", 0)
-    attempt = ground.dice.randint(0, last)
-    if task["status"]["state"] == "Claimed" and attempt == last:
-        return False  # it might be the one that is waited for
+    attempt = last if ground.chance(0.5) else ground.dice.randint(0, last)
     name = ground.unique("copy")
     ground.say(WHO, f"somebody makes the pod {name}, of attempt {attempt}")
     uid = ground.unique("pod-uid")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from taskyard.cluster import PODS, TASKS, Kind
+from taskyard.cluster import JOBS, PODS, TASKS, Kind
 from taskyard.core import clocks, manifest, parse
 from taskyard.core.model import Task
 from taskyard.core.transitions import TRANSITIONS
@@ -64,8 +64,8 @@ class Witness:
             self._see_pod(obj)
 
     def _see_pod(self, pod: Object) -> None:
-        labels = pod["metadata"]["labels"]
-        uid, known = labels[manifest.LABEL_UID], self._of(labels[manifest.LABEL_UID])
+        labels, uid = pod["metadata"]["labels"], self._ground.task_uid(pod)
+        known = self._of(uid)
         ends = [each["state"].get("terminated") for each in pod["status"].get("containerStatuses", [])]
         if ends and ends[0] is not None and ends[0]["exitCode"] == 0:
             known.succeeded_attempts.add(int(labels[manifest.LABEL_ATTEMPT]))
@@ -82,14 +82,16 @@ class Witness:
             self._at_most_once(parse.task(task), known)
 
     def _living(self, task_uid: str) -> list[Object]:
-        return [
-            pod
-            for pod in self._ground.living_pods()
-            if pod["metadata"]["labels"][manifest.LABEL_UID] == task_uid
-        ]
+        return [pod for pod in self._ground.living_pods() if self._ground.task_uid(pod) == task_uid]
 
     def _is_excused(self, pod: Object) -> bool:
-        return uid_of(pod) in self._ground.excused
+        """Forged, or out of sight: without its label only its Job knows of it, and that is going too."""
+        if uid_of(pod) in self._ground.excused:
+            return True
+        if uid_of(pod) not in self._ground.unlabelled:
+            return False
+        job = self._ground.find(JOBS, owner_uid(pod) or "")
+        return job is None or is_deleting(job)
 
     def _at_most_once(self, task: Task, known: Known) -> None:
         """Whoever asks for that gets it."""
@@ -112,25 +114,19 @@ class Witness:
             _check(not clocks.has_struck(moment, began), f"a Job after `{clock}`")
 
     def job_was_created(self, who: str, job: Object) -> None:
-        """It may have taken so long that the Task has gone on meanwhile. Such a Job is excused.
+        """One for every attempt: for another of its name somebody must have deleted the first.
 
-        So is one that a second operator makes in place of the claimer, who may just have found that there is none:
-        a create carries no precondition, and the lease is there so that there is one operator. And one that was
-        there before, when somebody deleted it before the operator knew that it had been made.
+        A create carries no precondition. One that arrives when a later attempt is claimed already, or when the Task
+        is gone, nobody can foresee: it is excused, and its pod is to be stopped. Before that it is to be found.
         """
-        uid = owner_uid(job) or ""
+        uid, attempt = owner_uid(job) or "", int(job["metadata"]["labels"][manifest.LABEL_ATTEMPT])
         found = self._ground.find(TASKS, uid)
-        task = parse.task(found) if found is not None else None
-        if (
-            task is None
-            or task.status.state is not State.CLAIMED
-            or task.status.stop is not None
-            or manifest.job_name(task) != name_of(job)
-        ):
+        status = parse.task(found).status if found is not None else None
+        is_claimed = status is not None and status.state is State.CLAIMED and status.attempt == attempt
+        if status is None or status.attempt > attempt:
             self._excuse("Job created too late", uid_of(job))
-        elif task.status.claimed_by != who and self._ground.operators > 1:
-            self._excuse("Job created by another than the claimer", uid_of(job))
-        elif name_of(job) in self._made:
+        if name_of(job) in self._made and is_claimed:
+            _check(name_of(job) in self._ground.removed_jobs, f"the Job {name_of(job)} was made twice")
             self._excuse("Job created again", uid_of(job), uid)
         self._made.add(name_of(job))
 

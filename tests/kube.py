@@ -1,4 +1,4 @@
-"""One cluster for all tests, a namespace for each. `make test` has installed Taskyard before."""
+"""One cluster for all tests, a namespace for each: a plugin of pytest, for all folders of tests that need one."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def _lock(kind: int) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def examples() -> Path:
-    return Path(__file__).parents[2] / "examples"
+    return Path(__file__).parents[1] / "examples"
 
 
 def task(name: str, script: str, image: str = "task", **spec: Any) -> JSON:

@@ -1,0 +1,103 @@
+"""Whose claim it is, and what becomes of it when its claimer is gone."""
+
+import pytest
+
+from taskyard.cluster import PODS
+from taskyard.core import manifest
+from taskyard.core.decide import decide
+from taskyard.core.model import CreateJob, Decision, DeletePod, Look, Pod, Shield, WriteStatus
+from taskyard.core.words import OnShutdown, PodPhase, Reason, State
+from tests.unit.build import CLAIMED, NOW, job, live, pod, seconds, snapshot, started, task
+from tests.unit.world import World
+
+FOREIGN = task(State.CLAIMED, claimed_by="another")
+AFTER, BEFORE = CLAIMED + seconds(1), CLAIMED - seconds(1)
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        pytest.param({"acting_since": AFTER}, Look(), id="its claimer acts no more: look first"),
+        pytest.param(
+            {"acting_since": AFTER, "live": live(None)},
+            CreateJob(is_placeholder=True),
+            id="it had made no Job: take the name",
+        ),
+        pytest.param({"acting_since": BEFORE}, Look(), id="its claimer acts too, and is slow: look first"),
+        pytest.param(
+            {"acting_since": BEFORE, "live": live(None)},
+            CreateJob(),
+            id="its claimer is slow: help, by the same name",
+        ),
+    ],
+)
+def test_a_claim_of_another(facts: dict[str, object], expected: object) -> None:
+    assert decide(snapshot(FOREIGN, **facts), NOW).action == expected
+
+
+def test_another_who_acts_at_the_same_time_is_left_to_make_his_job() -> None:
+    fresh = task(State.CLAIMED, claimed_by="another", claimed_at=NOW - seconds(2))
+    assert decide(snapshot(fresh, acting_since=BEFORE), NOW) == Decision(wake_at=NOW + seconds(3))
+
+
+def test_an_own_claim_gets_its_job_at_once() -> None:
+    assert decide(snapshot(task(State.CLAIMED), acting_since=AFTER), NOW).action == CreateJob()
+
+
+def test_a_placeholder_gives_the_claim_back_and_spends_nothing() -> None:
+    placeholder = job(is_placeholder=True, suspend=True)
+    action = decide(snapshot(FOREIGN, job=placeholder, live=live(placeholder)), NOW).action
+    assert isinstance(action, WriteStatus)
+    after = action.status
+    assert (after.state, after.reason) == (State.PENDING, Reason.GIVEN_BACK)
+    assert (after.claimed_by, after.claimed_at, after.start_failures, after.retry_count) == (None, None, 0, 0)
+    assert after.message == "its claimer `another` is gone, and had made no Job"
+
+
+async def test_a_claimer_who_comes_late_finds_the_name_taken() -> None:
+    """Paused in the middle of its launch for so long that another took over: no second pod comes of it."""
+    world = World()
+    await world.submit()
+    late = await world.operator("late")
+    late.is_deaf = True
+    uid = world.task()["metadata"]["uid"]
+    await late.loop.step(uid)
+    assert (world.status()["state"], world.jobs()) == ("Claimed", [])
+    world.later(1)
+    heir = await world.operator("heir")
+    await heir.settle()
+    await late.loop.step(uid)
+    late.is_deaf = False
+    await late.settle()
+    world.make_pods()
+    await heir.settle()
+    assert (world.status()["attempt"], world.status()["claimedBy"]) == (2, "heir")
+    assert len(world.jobs()) == 2
+    assert len(world.cluster.all(PODS)) == 1
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param(pod(PodPhase.RUNNING, started(), owner=None), id="nobody's"),
+        pytest.param(pod(PodPhase.RUNNING, started(), owner="another-job"), id="another Job's"),
+    ],
+)
+def test_a_pod_that_the_job_did_not_make_is_not_the_run(forged: Pod) -> None:
+    """A label can be put on any pod, by anybody."""
+    facts = {"job": job(), "live": live(job())}
+    assert decide(snapshot(task(State.CLAIMED), forged, **facts), NOW).action == DeletePod(forged)
+
+
+def test_a_forged_end_is_no_verdict() -> None:
+    forged = pod(PodPhase.SUCCEEDED, owner=None)
+    step = decide(snapshot(task(State.CLAIMED), forged, job=job()), NOW)
+    assert step.action == Look()
+
+
+def test_continue_is_launched_behind_a_shield() -> None:
+    shy = task(State.CLAIMED, wants={"on_shutdown": OnShutdown.CONTINUE})
+    assert decide(snapshot(shy), NOW).action == Shield()
+    assert decide(snapshot(shy, is_shielded=True), NOW).action == CreateJob()
+    labels = manifest.labels(shy)
+    assert manifest.shield()["spec"]["selector"]["matchLabels"].items() <= labels.items()
