@@ -56,7 +56,7 @@ class Loop:
         self._cache = cache
         self._claimer = claimer
         self._now = now
-        self._acting_since = now()
+        self._acting_since = now().replace(microsecond=0)  # as the claims' times: without fractions
         self._shield_limit = shield_limit
         self._clock = Clock(cache.dirty.mark)
         self._failures: dict[str, int] = {}
@@ -93,7 +93,7 @@ class Loop:
 
     def _try_again(self, uid: str, why: str, after: float = 0.0) -> None:
         failures = self._failures[uid] = self._failures.get(uid, 0) + 1
-        delay = max(after, backoff.delay(failures, first=FIRST_BACKOFF, longest=LONGEST_BACKOFF))
+        delay = after + backoff.delay(failures, first=FIRST_BACKOFF, longest=LONGEST_BACKOFF)
         logger.warning("will try again", extra={"uid": uid, "why": why, "after": round(delay, 2)})
         self._clock.set(uid, delay)
 

@@ -54,7 +54,11 @@ class Reads:
     async def _complaint(self, task: Task, job: Job) -> str | None:
         """Why a Job has no pod. Quotas and admission leave no other trace than the Events of its controller."""
         about = f"involvedObject.uid={job.uid},reason=FailedCreate"
-        pages = [page async for page in self._cluster.pages(EVENTS, task.namespace, fields=about)]
+        try:
+            pages = [page async for page in self._cluster.pages(EVENTS, task.namespace, fields=about)]
+        except ClusterError as exc:  # a courtesy: nothing waits for it
+            logger.info("cannot read the events of a job", extra=fields(task) | {"why": str(exc)})
+            return None
         return parse.complaint([each for page in pages for each in page.items])
 
     async def log(self, task: Task, pod: str) -> Log:

@@ -68,7 +68,7 @@ class Watch:
                 await self.list_everything()
                 return
             except Unavailable as exc:
-                pause = max(exc.after, backoff.delay(failures, first=1.0))
+                pause = exc.after + backoff.delay(failures, first=1.0)
                 fields = {"why": str(exc), "after": round(pause, 2)}
                 logger.warning("could not list everything, will try again", extra=fields)
                 await asyncio.sleep(pause)

@@ -44,10 +44,13 @@ class Life:
 
 
 def one_job_per_attempt(life: Life) -> Iterator[str]:
-    """Two Jobs of an attempt are two that may run it, even one after the other."""
+    """Two Jobs of an attempt are two that may run it, even one after the other. One that only holds the name runs
+    nothing, and may follow; none may follow it."""
     jobs: dict[int, dict[str, str]] = {}
     for job in life.jobs:
-        jobs.setdefault(job.attempt, {})[job.uid] = job.name
+        known = jobs.setdefault(job.attempt, {})
+        if not job.is_placeholder or not known:
+            known[job.uid] = job.name
     for attempt, those in jobs.items():
         if len(those) > 1:
             yield f"attempt {attempt} had {len(those)} Jobs: {', '.join(sorted(those.values()))}"

@@ -7,7 +7,7 @@ from taskyard.core import manifest
 from taskyard.core.decide import decide
 from taskyard.core.model import CreateJob, Decision, DeletePod, Look, Pod, Shield, WriteStatus
 from taskyard.core.words import OnShutdown, PodPhase, Reason, State
-from tests.unit.build import CLAIMED, NOW, job, live, pod, seconds, snapshot, started, task
+from tests.unit.build import CLAIMED, NOW, job, live, pod, retry, seconds, snapshot, started, task
 from tests.unit.world import World
 
 FOREIGN = task(State.CLAIMED, claimed_by="another")
@@ -42,6 +42,32 @@ def test_another_who_acts_at_the_same_time_is_left_to_make_his_job() -> None:
 
 def test_an_own_claim_gets_its_job_at_once() -> None:
     assert decide(snapshot(task(State.CLAIMED), acting_since=AFTER), NOW).action == CreateJob()
+
+
+@pytest.mark.parametrize("claimer", ["op", "another"])
+def test_a_claim_without_a_job_is_given_back_however_late(claimer: str) -> None:
+    """No operator was there for longer than a node may take to be found: that is no failure to start."""
+    late = task(State.CLAIMED, claimed_by=claimer, claimed_at=NOW - seconds(901), wants={"start_limit": 1})
+    assert decide(snapshot(late, acting_since=NOW), NOW).action == Look()
+    found = snapshot(late, acting_since=NOW, live=live(None))
+    assert decide(found, NOW).action == CreateJob(is_placeholder=True)
+
+
+def test_whoever_wants_it_at_most_once_gets_no_second_job_of_an_old_claim() -> None:
+    """Its Job may have been made, run and deleted while no operator was there."""
+    once = {"retry": retry(infrastructure_limit=0)}
+    old = task(State.CLAIMED, wants=once)
+    assert decide(snapshot(old, acting_since=AFTER), NOW).action == Look()
+    assert decide(snapshot(old, acting_since=AFTER, live=live(None)), NOW).action == CreateJob(
+        is_placeholder=True
+    )
+    placeholder = job(is_placeholder=True, suspend=True)
+    action = decide(snapshot(old, acting_since=AFTER, job=placeholder), NOW).action
+    assert isinstance(action, WriteStatus)
+    assert (action.status.state, action.status.reason) == (State.EXCEPTION, "WorkerLost")
+    assert decide(snapshot(old, acting_since=BEFORE), NOW).action == CreateJob(), (
+        "of this life: it was never made"
+    )
 
 
 def test_a_placeholder_gives_the_claim_back_and_spends_nothing() -> None:

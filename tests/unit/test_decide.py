@@ -147,7 +147,10 @@ def written(decision: Decision) -> Status:
             id="a second pod that the Job made for a started run is stopped",
         ),
         pytest.param(
-            snapshot(RECORDED, pod(PodPhase.RUNNING, name="second", deleting=True)),
+            snapshot(
+                replace(RECORDED, status=replace(RECORDED.status, stop=Stop(StopReason.CANCELLED, NOW))),
+                pod(PodPhase.RUNNING, name="second", deleting=True),
+            ),
             None,
             id="a run is not over while a second pod of it lives",
         ),
@@ -561,11 +564,14 @@ def test_a_refused_job_is_asked_for_less_and_less_often(age: float, pause: float
 def test_the_clocks_go_on_while_a_stray_is_being_stopped() -> None:
     stuck = pod(PodPhase.RUNNING, deleting=True)
     of = task(CLAIM, attempt=2, wants={"deadline": NOW + seconds(9)})
-    assert decide(snapshot(of, stuck), NOW) == Decision(None, NOW + seconds(9))
+    told = decide(snapshot(of, stuck), NOW)
+    assert (written(told).reason, told.wake_at) == (Reason.EARLIER_POD, NOW + seconds(9))
+    assert f"`{stuck.name}`, has not ended yet" in str(written(told).message)
     late = task(CLAIM, attempt=2, wants={"deadline": NOW})
     assert written(decide(snapshot(late, stuck), NOW)).stop == Stop(StopReason.DEADLINE_EXCEEDED, NOW)
     given_up = task(CLAIM, attempt=2, stop=Stop(StopReason.DEADLINE_EXCEEDED, NOW), wants={"deadline": NOW})
-    status = written(decide(snapshot(given_up, stuck), NOW + seconds(35)))
+    assert decide(snapshot(given_up, stuck), NOW + seconds(35)).action == Look()
+    status = written(decide(snapshot(given_up, stuck, live=live()), NOW + seconds(35)))
     assert (status.state, status.reason) == (State.EXCEPTION, "DeadlineExceeded")
 
 

@@ -21,7 +21,7 @@ def test_a_timeout_is_not_slept_over_while_a_stray_is_stopped() -> None:
     forged = pod(PodPhase.RUNNING, started(), name="forged", uid="forged", owner=None, deleting=True)
     found = snapshot(running, forged)
     strikes_at = STARTED + seconds(601)
-    assert decide(found, NOW) == Decision(wake_at=strikes_at)
+    assert decide(found, NOW).wake_at == strikes_at
     action = decide(found, strikes_at).action
     assert isinstance(action, WriteStatus)
     assert action.status.stop is not None
@@ -51,7 +51,8 @@ def test_a_job_that_was_made_late_makes_no_pod_beside_the_next(reason: Reason | 
 @pytest.mark.parametrize(
     ("facts", "pods"),
     [
-        pytest.param({"suspend": True}, (), id="it is suspended already"),
+        pytest.param({"suspend": True, "is_suspended": True}, (), id="it is suspended, and says so"),
+        pytest.param({"suspend": True, "is_placeholder": True}, (), id="it only holds its name"),
         pytest.param({"failed": True}, (), id="it is over"),
         pytest.param({"owner_uid": "another"}, (), id="it is somebody else's"),
         pytest.param({}, (pod(PodPhase.FAILED, ended(1)),), id="its pod is over, and is being counted"),
@@ -62,6 +63,13 @@ def test_a_job_that_makes_no_more_pods_is_left_alone(facts: dict[str, Any], pods
     action = decide(snapshot(task(attempt=1, reason=Reason.RETRY), *pods, live=live(harmless)), NOW).action
     assert isinstance(action, WriteStatus)
     assert action.status.state is State.CLAIMED
+
+
+def test_a_job_that_was_asked_to_rest_is_waited_for() -> None:
+    """Its controller may not know yet, and make a pod beside that of the next attempt."""
+    told = job(name=OWN.name, suspend=True)
+    found = snapshot(task(attempt=1, reason=Reason.RETRY), live=live(told))
+    assert decide(found, NOW) == Decision(wake_at=NOW + seconds(1))
 
 
 def test_a_pod_that_is_removed_uncounted_leaves_a_job_that_makes_another() -> None:

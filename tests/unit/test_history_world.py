@@ -66,6 +66,10 @@ def stopping(reason: str) -> JSON:
             [*FIRST, new(pod(9, "Running", uid="mine", owner=None)), OVER, COMPLETED], id="a pod made by hand"
         ),
         pytest.param(
+            [PENDING, CLAIMED, job(1), gone(job(1)), job(1, uid="fence", placeholder=True)],
+            id="a Job that somebody deleted, and one that holds its name from then on",
+        ),
+        pytest.param(
             [*FIRST, new(job(9, uid="mine", owner=None)), new(pod(9, owner={"kind": JOB, "uid": "mine"}))],
             id="a Job made by hand, with its pod",
         ),

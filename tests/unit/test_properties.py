@@ -198,7 +198,7 @@ def test_a_pod_that_does_not_end_is_given_up_after_the_deadline(
     wants = replace(found.spec, deadline=deadline, unreachable_timeout=None)
     stopped = replace(found, spec=wants, status=replace(found.status, stop=stop))
     stuck = pod(PodPhase.RUNNING, started(), deleting=True, attempt=stopped.status.attempt)
-    decision = decided(snapshot(stopped, stuck))
+    decision = decided(snapshot(stopped, stuck, live=live()))
     is_over = isinstance(decision.action, WriteStatus) and decision.action.status.state.is_terminal
     assert is_over == (max(requested_at, deadline) + wants.grace + seconds(30) <= NOW)
 

@@ -9,6 +9,7 @@ from taskyard.core import stopping
 from taskyard.core.decide import decide
 from taskyard.core.model import (
     Container,
+    CreateJob,
     Decision,
     DeleteJob,
     DeletePod,
@@ -18,6 +19,7 @@ from taskyard.core.model import (
     Log,
     Look,
     Pod,
+    Refusal,
     Snapshot,
     Stop,
     SuspendJob,
@@ -275,7 +277,9 @@ SUSPENDED = job(suspend=True, is_suspended=True)
             id="until it says that nothing of it is left",
         ),
         pytest.param(
-            snapshot(stopped(CLAIM), live=live(SUSPENDED)), Decision(DeleteJob(SUSPENDED)), id="then it goes"
+            snapshot(stopped(CLAIM, StopReason.SCHEDULE_TIMEOUT), live=live(SUSPENDED)),
+            Decision(DeleteJob(SUSPENDED)),
+            id="then it goes, if another attempt follows",
         ),
         pytest.param(
             snapshot(
@@ -300,7 +304,16 @@ def test_then_one_step_at_a_time(situation: Snapshot, decision: Decision) -> Non
 @pytest.mark.parametrize(
     "situation",
     [
-        pytest.param(snapshot(stopped(CLAIM), live=live(None)), id="nothing is left"),
+        pytest.param(snapshot(stopped(RUN), live=live(None)), id="nothing is left"),
+        pytest.param(snapshot(stopped(CLAIM), live=live(SUSPENDED)), id="only a Job at rest is left"),
+        pytest.param(
+            snapshot(stopped(CLAIM), live=live(job(suspend=True, is_placeholder=True))),
+            id="only what holds the name is left",
+        ),
+        pytest.param(
+            snapshot(stopped(CLAIM), live=live(None), refusal=Refusal(False, "no", NOW)),
+            id="no Job of it would be taken, however late",
+        ),
         pytest.param(snapshot(stopped(CLAIM), live=live(job(failed=True))), id="the Job is over"),
         pytest.param(snapshot(stopped(CLAIM), live=live(job(owner_uid="x"))), id="the Job is another's"),
         pytest.param(
@@ -317,7 +330,9 @@ def test_and_the_verdict_comes_last(situation: Snapshot) -> None:
 
 def test_past_its_deadline_a_task_is_resolved_although_its_node_does_not_answer() -> None:
     of = stopped(RUN, StopReason.DEADLINE_EXCEEDED, age=35, deadline=NOW - seconds(35))
-    action = decide(snapshot(of, pod(PodPhase.RUNNING, started(), active_deadline=1)), NOW).action
+    stuck = pod(PodPhase.RUNNING, started(), active_deadline=1)
+    assert decide(snapshot(of, stuck), NOW).action == Look(), "no cache is asked"
+    action = decide(snapshot(of, stuck, live=live(job())), NOW).action
     assert isinstance(action, WriteStatus)
     assert (action.status.state, action.status.reason) == (State.EXCEPTION, "DeadlineExceeded")
     assert [(run.pod, run.started_at) for run in action.status.runs] == [("hello-1-abcde", STARTED)]
@@ -326,7 +341,7 @@ def test_past_its_deadline_a_task_is_resolved_although_its_node_does_not_answer(
 def test_an_unreachable_pod_is_lost_only_if_asked_for() -> None:
     gone_node: dict[str, Any] = {
         "deleting": True,
-        "deleted_at": NOW - seconds(60),
+        "deleted_at": NOW - seconds(70),
         "disruption": "DeletionByTaintManager",
     }
     unreachable = pod(PodPhase.RUNNING, started(), **gone_node)
@@ -346,6 +361,42 @@ def test_an_unreachable_pod_is_lost_only_if_asked_for() -> None:
     assert forced.action == DeletePod(unreachable, force=True)
     patient = task(RUN, wants={"unreachable_timeout": seconds(61)})
     assert decide(snapshot(patient, unreachable), NOW).wake_at == NOW + seconds(1)
+
+
+def test_a_taint_on_a_node_that_is_well_is_no_silence() -> None:
+    """Any taint may drive a pod away; its kubelet gets the time to end it."""
+    driven = pod(
+        PodPhase.RUNNING,
+        started(),
+        deleting=True,
+        deleted_at=NOW - seconds(9),
+        disruption="DeletionByTaintManager",
+    )
+    impatient = task(RUN, wants={"unreachable_timeout": seconds(1)})
+    assert decide(snapshot(impatient, driven), NOW) == Decision(wake_at=NOW + seconds(1))
+
+
+def test_after_a_rerun_an_unreachable_pod_is_lost_too() -> None:
+    lost = pod(
+        PodPhase.RUNNING,
+        started(),
+        deleting=True,
+        deleted_at=NOW - seconds(60),
+        disruption="DeletionByTaintManager",
+    )
+    told = decide(snapshot(task(attempt=1), lost), NOW).action
+    assert isinstance(told, WriteStatus)
+    assert told.status.reason == Reason.EARLIER_POD
+    assert "its node `node-1` does not answer" in str(told.status.message)
+    impatient = task(attempt=1, wants={"unreachable_timeout": seconds(50)})
+    assert decide(snapshot(impatient, lost), NOW).action == Look()
+    assert decide(snapshot(impatient, lost, live=live(None)), NOW).action == DeletePod(lost, force=True)
+
+
+def test_a_claim_that_ends_without_a_job_is_fenced_first() -> None:
+    """A create of it may still be on its way: it is to find its name taken."""
+    found = snapshot(stopped(CLAIM), live=live(None))
+    assert decide(found, NOW).action == CreateJob(is_placeholder=True)
 
 
 def test_a_claim_is_timed_from_when_it_was_made() -> None:

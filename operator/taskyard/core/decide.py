@@ -11,6 +11,7 @@ from datetime import datetime
 
 from taskyard.core import clocks, launch, logs, manifest, outcome, say, stopping, verdict, waiting
 from taskyard.core.model import (
+    CreateJob,
     Decision,
     DeleteJob,
     DeletePod,
@@ -22,7 +23,6 @@ from taskyard.core.model import (
     Run,
     Snapshot,
     Status,
-    SuspendJob,
     Task,
     Unshield,
 )
@@ -120,6 +120,9 @@ def wait(snapshot: Snapshot, now: datetime) -> Decision:
         return say.write(snapshot, outcome.deadline_exceeded(task, verdict.NO_EVIDENCE, now))
     if clocks.has_struck(clocks.good_until(task), now):
         return say.write(snapshot, outcome.expired(task, verdict.NO_EVIDENCE, now))
+    lost = next((pod for pod in snapshot.pods if pod.is_alive and is_unreachable(pod, task, now)), None)
+    if lost is not None:
+        return abandon(snapshot, lost, now)
     reasons = waiting.holds(snapshot, now)
     if reasons and clocks.has_struck(waiting.dropped_at(snapshot, reasons, now), now):
         return drop(snapshot, reasons[0].message, now)
@@ -127,8 +130,8 @@ def wait(snapshot: Snapshot, now: datetime) -> Decision:
         return waiting.stay(snapshot, reasons, now)
     if task.status.attempt > 0 and snapshot.live is None:
         return Decision(Look())  # a second pod would be the worst that could happen: no cache is asked here
-    if (job := waiting.lively_job(snapshot)) is not None:
-        return Decision(SuspendJob(job))
+    if (step := waiting.put_to_rest(snapshot, now)) is not None:
+        return step
     return claim(snapshot, now)
 
 
@@ -187,18 +190,25 @@ def outlive(snapshot: Snapshot, now: datetime) -> Decision:
     given_up_at = stopping.given_up_at(task)
     if clocks.has_struck(given_up_at, now):
         ending = verdict.Stopped(verdict.NO_EVIDENCE, StopReason.DEADLINE_EXCEEDED)
-        return resolve(snapshot, ending, now)
+        return resolve(snapshot, ending, now) if snapshot.live else Decision(Look())
     if task.status.stop is None and (why := stopping.why(task, None, now)) is not None:
         return stopping.request(snapshot, why, now)
-    return say.acknowledge(snapshot, clocks.next_of(now, (*stopping.strikes(task, None), given_up_at)))
+    strays = [pod for pod in snapshot.pods if pod.is_alive]
+    overdue = (stopping.overdue_at(pod) for pod in strays)
+    wake_at = clocks.next_of(now, (*stopping.strikes(task, None), given_up_at, *overdue))
+    if task.status.stop is not None:
+        return say.acknowledge(snapshot, wake_at)  # the reason of the stop is said already
+    return say.explain(
+        snapshot, Reason.EARLIER_POD, stopping.still_there(min(strays, key=_age), now), wake_at
+    )
 
 
 def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     """The run has a pod that lives: stop it if it must be, say so when the user's code starts, or let it be."""
     task, status = snapshot.task, snapshot.task.status
     if clocks.has_struck(stopping.given_up_at(task), now):
-        return resolve(snapshot, verdict.of_living(pod, task), now)
-    lost_at = unreachable_until(snapshot, pod)
+        return resolve(snapshot, verdict.of_living(pod, task), now) if snapshot.live else Decision(Look())
+    lost_at = stopping.unreachable_until(task, pod)
     if clocks.has_struck(lost_at, now):
         return abandon(snapshot, pod, now)
     overdue_at = stopping.overdue_at(pod)
@@ -209,7 +219,9 @@ def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     if (why := stopping.why(task, pod, now)) is not None:
         return stopping.request(snapshot, why, now)
     shielded_until = unshield_at(snapshot, pod)
-    wake_at = clocks.next_of(now, (*stopping.strikes(task, pod), lost_at, overdue_at, shielded_until))
+    ownerless_until = now + launch.FIRST_LOOK if pod.owner is None else None
+    strikes = (*stopping.strikes(task, pod), lost_at, overdue_at, shielded_until, ownerless_until)
+    wake_at = clocks.next_of(now, strikes)
     if pod.owner is None and not pod.deleting and (orphaned := adopt(snapshot, now)) is not None:
         return orphaned
     if clocks.has_struck(shielded_until, now):
@@ -251,12 +263,9 @@ def await_start(snapshot: Snapshot, pod: Pod, wake_at: datetime | None) -> Decis
     return say.explain(snapshot, hindrance.reason, hindrance.message, wake_at)
 
 
-def unreachable_until(snapshot: Snapshot, pod: Pod) -> datetime | None:
-    """When a pod that its kubelet does not end counts as lost, for whoever takes that risk."""
-    timeout = snapshot.task.spec.unreachable_timeout
-    if timeout is None or pod.deleted_at is None or pod.disruption != "DeletionByTaintManager":
-        return None
-    return pod.deleted_at + timeout
+def is_unreachable(pod: Pod, task: Task, now: datetime) -> bool:
+    """Whether its node has been silent for longer than the author of the task waits for it."""
+    return clocks.has_struck(stopping.unreachable_until(task, pod), now)
 
 
 def unshield_at(snapshot: Snapshot, pod: Pod) -> datetime | None:
@@ -270,7 +279,7 @@ def adopt(snapshot: Snapshot, now: datetime) -> Decision | None:
     """A pod that nothing owns would outlive its Task. None if its Job is there, and will take it back."""
     if snapshot.live is None:
         return Decision(Look())
-    if snapshot.live.job is not None:
+    if snapshot.live.job is not None and not snapshot.live.job.deleting:
         return None
     orphaned = StopReason.LOST, "its Job was deleted and the pod left behind, an orphan"
     return stopping.request(snapshot, orphaned, now)
@@ -280,7 +289,8 @@ def abandon(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     """Give a pod up for lost. Its Job goes first: it holds a pod that has not ended, even against force."""
     if snapshot.live is None:
         return Decision(Look())
-    if snapshot.task.status.stop is None:
+    status = snapshot.task.status
+    if status.state in ACTIVE_STATES and status.stop is None:
         unreachable = StopReason.LOST, f"the pod's node `{pod.node}` could not be reached"
         return stopping.request(snapshot, unreachable, now)
     job = snapshot.live.job
@@ -294,6 +304,8 @@ def close(snapshot: Snapshot, last_seen: Pod | None, now: datetime) -> Decision:
     assert snapshot.live is not None
     task, job = snapshot.task, snapshot.live.job
     if task.status.stop is not None:
+        if launch.is_unfenced(snapshot):
+            return Decision(CreateJob(is_placeholder=True))
         if (step := stopping.of_job(snapshot, now)) is not None:
             return say.noted(snapshot, step)
     elif job is not None and job.belongs_to(task) and not job.is_over:

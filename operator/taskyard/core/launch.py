@@ -16,7 +16,10 @@ def of_claim(snapshot: Snapshot, now: datetime) -> Decision | None:
     """The next step of a claim whose pod was never seen; None when its Job is gone or over: the run is."""
     task, job, live = snapshot.task, snapshot.job, snapshot.live
     complaint = live.complaint if live is not None else None
-    if (why := stopping.why(task, None, now, complaint)) is not None:
+    why = stopping.why(task, None, now, complaint)
+    if why is not None and why[0] in stopping.FOR_WANT_OF_A_NODE and job is None and snapshot.refusal is None:
+        return give_back(snapshot)  # nobody was there to ask for a pod: that is no fault of the task's
+    if why is not None:
         return stopping.request(snapshot, why, now)
     clock = clocks.next_of(now, stopping.strikes(task, None))
     if job is None:
@@ -61,24 +64,47 @@ def create_job(snapshot: Snapshot, now: datetime, clock: datetime | None) -> Dec
 
 
 def take_name(snapshot: Snapshot, now: datetime, clock: datetime | None) -> Decision:
-    """The Job of one's own claim at once. Of another's claim only after a look, and after some time if he is there.
-
-    He may be late and not gone: no clock and no lease can tell. So a claim is given back by way of a Job that
-    holds its name and makes no pod. Whoever comes late finds the name taken.
-    """
-    status, since = snapshot.task.status, snapshot.acting_since
+    """The Job of one's own claim at once. Of another's claim only after a look, and after some time if he is there."""
+    status = snapshot.task.status
     claimed_at = status.claimed_at or now
-    is_own = status.claimed_by == snapshot.claimer
-    is_claimer_gone = not is_own and since is not None and claimed_at < since
-    if not (is_own or is_claimer_gone) and now < claimed_at + FIRST_LOOK:
+    is_own, is_old = status.claimed_by == snapshot.claimer, is_of_an_earlier_life(snapshot)
+    if not (is_own or is_old) and now < claimed_at + FIRST_LOOK:
         return Decision(wake_at=clocks.next_of(now, (claimed_at + FIRST_LOOK, clock)))
+    is_once_at_most = snapshot.task.spec.retry.infrastructure_limit == 0
+    if is_old and (not is_own or is_once_at_most):
+        return give_back(snapshot)
     if not is_own and snapshot.live is None:
         return Decision(Look())
-    if is_claimer_gone:
-        return Decision(CreateJob(is_placeholder=True))
     if snapshot.task.spec.on_shutdown is OnShutdown.CONTINUE and not snapshot.is_shielded:
         return Decision(Shield())
     return Decision(CreateJob())
+
+
+def is_of_an_earlier_life(snapshot: Snapshot) -> bool:
+    """Whether the claim is older than this operator: whoever made it acts no more, or not as who he was."""
+    claimed_at, since = snapshot.task.status.claimed_at, snapshot.acting_since
+    return claimed_at is not None and since is not None and claimed_at < since
+
+
+def give_back(snapshot: Snapshot) -> Decision:
+    """Take the name of a Job that nobody has made.
+
+    Its claimer may be late and not gone: no clock and no lease can tell. So a claim is given back by way of a Job
+    that holds its name and makes no pod. Whoever comes late finds the name taken.
+    """
+    return Decision(Look()) if snapshot.live is None else Decision(CreateJob(is_placeholder=True))
+
+
+def is_unfenced(snapshot: Snapshot) -> bool:
+    """Whether a claim is to end, and a Job of it could still be made by a request that is on its way.
+
+    Where the API server refuses such Jobs, it refuses the late one too. What is given back had a Job: see `give_back`.
+    """
+    assert snapshot.live is not None
+    status = snapshot.task.status
+    is_for_good = status.stop is not None and status.stop.reason in stopping.FOR_GOOD
+    is_unmade = snapshot.live.job is None and snapshot.refusal is None
+    return status.state is State.CLAIMED and is_for_good and is_unmade
 
 
 def name_taken(snapshot: Snapshot, wake_at: datetime | None) -> Decision:

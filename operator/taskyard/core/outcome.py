@@ -115,9 +115,16 @@ def not_started(task: Task, ending: verdict.NotStarted, now: datetime, *, at_onc
 
 
 def unclaimed(task: Task, now: datetime) -> Status:
-    """Back in the queue as if nobody had claimed it: whoever did is gone, and had made no Job."""
-    said = f"its claimer `{task.status.claimed_by}` is gone, and had made no Job"
-    return requeued(task.status, now, now, Reason.GIVEN_BACK, said)
+    """Back in the queue as if nobody had claimed it: whoever did is gone, and had made no Job.
+
+    Or none that is left. Nobody can tell, and whoever wants it at most once gets it so.
+    """
+    claimer = f"its claimer `{task.status.claimed_by}` is gone"
+    if task.spec.retry.infrastructure_limit == 0:
+        return lost(
+            task, verdict.Lost(verdict.NO_EVIDENCE, f"{claimer}, and nobody knows whether it ran"), now
+        )
+    return requeued(task.status, now, now, Reason.GIVEN_BACK, f"{claimer}, and had made no Job")
 
 
 def stopped(task: Task, ending: verdict.Stopped, now: datetime) -> Status:

@@ -2,8 +2,8 @@
 
 First the reason goes into the status. Then, for a pod that has a node, its own time limit is lowered to the
 least: the kubelet sends SIGTERM, SIGKILL after the grace period, and the pod stays, with exit code and logs.
-That does not hold a pod without a node: there the Job is suspended, which takes the pod back, and deleted
-when it says that nothing of it is left.
+That does not hold a pod without a node: there the Job is suspended, which takes the pod back. Where another attempt
+follows it is deleted, when it says that nothing of it is left.
 """
 
 from dataclasses import replace
@@ -36,6 +36,11 @@ LAST_PAUSE: Final = timedelta(minutes=1)
 PATIENCE: Final = timedelta(seconds=30)
 """Beyond its grace period, for a pod to end after its task's deadline. Then the task is resolved all the same."""
 
+SHORT_PATIENCE: Final = timedelta(seconds=10)
+"""The same for a pod that a taint has driven away: often its node is silent, and more is known sooner."""
+
+BY_TAINT: Final = "DeletionByTaintManager"
+
 LINGERING: Final = "the main container has ended, and others linger"
 
 QUOTA: Final = "exceeded quota"
@@ -61,6 +66,11 @@ FOR_WANT_OF_A_START: Final = frozenset(
     }
 )
 """Which a live look precedes: the start may be known to the API server, and not yet to the cache."""
+
+FOR_WANT_OF_A_NODE: Final = frozenset({StopReason.SCHEDULE_TIMEOUT, StopReason.NO_CAPACITY})
+
+FOR_GOOD: Final = frozenset({StopReason.CANCELLED, StopReason.DEADLINE_EXCEEDED, StopReason.EXPIRED})
+"""After which no run is to follow, of whatever Job."""
 
 Why = tuple[StopReason, str]
 
@@ -160,14 +170,34 @@ def of_pod(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
 
 
 def overdue_at(pod: Pod) -> datetime | None:
-    """When a pod that is being deleted should be gone, if its kubelet were there. A taint says so at once."""
+    """When a pod that is being deleted should be gone for certain, if its kubelet were there. A taint is a hint."""
     if pod.deleted_at is None:
         return None
-    return pod.deleted_at if pod.disruption == "DeletionByTaintManager" else pod.deleted_at + PATIENCE
+    return pod.deleted_at + (SHORT_PATIENCE if pod.disruption == BY_TAINT else PATIENCE)
+
+
+def unreachable_until(task: Task, pod: Pod) -> datetime | None:
+    """When a pod that its kubelet does not end counts as lost, for whoever takes that risk.
+
+    Any taint may be behind it, on a node that is well: so there is time first for a kubelet to end it.
+    """
+    timeout = task.spec.unreachable_timeout
+    if timeout is None or pod.deleted_at is None or pod.disruption != BY_TAINT:
+        return None
+    return pod.deleted_at + SHORT_PATIENCE + timeout
+
+
+def still_there(pod: Pod, now: datetime) -> str:
+    """What is waited for while a pod that should be gone is there."""
+    if clocks.has_struck(overdue_at(pod), now):
+        return silence_of(pod)
+    return f"an earlier pod of this task, `{pod.name}`, has not ended yet"
 
 
 def silence_of(pod: Pod) -> str:
     """What is waited for when a node does not answer, and what ends the wait."""
+    if pod.node is None:
+        return f"the pod `{pod.name}` is to go, and is still there: it has no node, and Kubernetes is to remove it"
     return (
         f"the pod `{pod.name}` is to end, and its node `{pod.node}` does not answer: it may still run. "
         "Waiting until the node returns, its Node object is deleted, or it is tainted out-of-service"
@@ -189,12 +219,15 @@ def of_job(snapshot: Snapshot, now: datetime) -> Decision | None:
     """The next step towards the end of a Job without a pod; None when there is nothing left of it."""
     assert snapshot.live is not None
     job = snapshot.live.job
-    if job is None or not job.belongs_to(snapshot.task) or job.is_over:
+    if job is None or not job.belongs_to(snapshot.task) or job.is_over or job.is_placeholder:
         return None
     if not job.suspend:
         return Decision(SuspendJob(job))
     if not job.is_suspended:
         return Decision(wake_at=ask_again_at(snapshot.task, now))
+    stop = snapshot.task.status.stop
+    if stop is not None and stop.reason in FOR_GOOD:
+        return None  # it stays, and holds its name against whoever is late; it goes with its Task
     return Decision(DeleteJob(job))
 
 

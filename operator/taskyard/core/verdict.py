@@ -135,6 +135,8 @@ def of_pod(pod: Pod, task: Task) -> Ending:
     if pod.reason is not None:
         may_have_run = pod.has_started or task.status.recorded_run is not None
         return Lost(evidence, _disruption(pod)) if may_have_run else _rejected(pod, evidence)
+    if pod.deleting and pod.node is None and task.status.recorded_run is None:
+        return NotStarted(evidence, "the pod was deleted before it had a node", is_capacity=False)
     if pod.deleting:
         return Lost(evidence, "the pod was deleted before its run had ended")
     if main is not None and _has_a_say(main):
@@ -249,10 +251,11 @@ def _ended_before(ended: Exit, stop: Stop) -> bool:
 
 
 def _rejected(pod: Pod, evidence: Evidence) -> NotStarted:
-    """A kubelet would not have the pod. `OutOfcpu` and its like say that another was faster."""
+    """A kubelet would not have the pod. `OutOfcpu` and its like: another was faster. Or its machine goes down."""
     said = f"the node refused the pod ({pod.reason})"
     message = f"{said}: {pod.message}" if pod.message else said
-    return NotStarted(evidence, message, is_capacity=str(pod.reason).startswith("OutOf"))
+    lacks_room = str(pod.reason).startswith("OutOf") or pod.reason in NODE_SHUTDOWN
+    return NotStarted(evidence, message, is_capacity=lacks_room)
 
 
 def _over_its_limit(pod: Pod, main: Container | None, task: Task, evidence: Evidence) -> Ending:

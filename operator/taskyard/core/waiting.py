@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from taskyard.core import clocks, say, text
-from taskyard.core.model import Decision, Job, Snapshot, Task, Wait
+from taskyard.core import clocks, say, stopping, text
+from taskyard.core.model import Decision, Pod, Snapshot, SuspendJob, Task, Wait
 from taskyard.core.spec import Definition
 from taskyard.core.words import Reason, State
 
@@ -36,12 +36,17 @@ def _holds(snapshot: Snapshot, now: datetime) -> Iterator[Wait]:
         yield Wait(Reason.SUSPENDED, "`suspend` is set")
     if not_before is not None and now < not_before:
         yield _delay(task, not_before)
-    if any(pod.is_alive for pod in snapshot.pods):  # one pod at a time
-        yield Wait(Reason.EARLIER_POD, "an earlier pod of this task has not ended yet")
+    if alive := earlier_pods(snapshot):  # one pod at a time
+        yield Wait(Reason.EARLIER_POD, stopping.still_there(alive[0], now))
     if spec.definition is not None and not snapshot.definition_found:
         yield Wait(Reason.DEFINITION_NOT_FOUND, _missing(spec.definition))
     if snapshot.hold is not None:
         yield Wait(snapshot.hold.reason, snapshot.hold.message)
+
+
+def earlier_pods(snapshot: Snapshot) -> list[Pod]:
+    """Those that may still run something, by their names."""
+    return sorted((pod for pod in snapshot.pods if pod.is_alive), key=lambda pod: pod.name)
 
 
 def _delay(task: Task, until: datetime) -> Wait:
@@ -63,17 +68,22 @@ def dropped_at(snapshot: Snapshot, reasons: tuple[Wait, ...], now: datetime) -> 
     return eligible_since(snapshot, now) + DEFINITION_GRACE
 
 
-def lively_job(snapshot: Snapshot) -> Job | None:
-    """The Job of the run before, if it could still make a pod.
+def put_to_rest(snapshot: Snapshot, now: datetime) -> Decision | None:
+    """The next step until the Job of the run before can make no pod any more; None when it cannot.
 
     Its own was taken away uncounted; or it was made late, by a request that nobody waited for any more. Where its
     pod is over and there to be counted, there will be no other.
     """
     task, job = snapshot.task, snapshot.live.job if snapshot.live is not None else None
-    if job is None or not job.belongs_to(task) or job.is_over or job.suspend:
+    if job is None or not job.belongs_to(task) or job.is_over or job.is_placeholder:
         return None
-    is_to_be_counted = any(pod.owner == job.name and pod.is_over and not pod.gone for pod in snapshot.pods)
-    return None if is_to_be_counted else job
+    if any(pod.owner == job.name and pod.is_over and not pod.gone for pod in snapshot.pods):
+        return None
+    if not job.suspend:
+        return Decision(SuspendJob(job))
+    if not job.is_suspended:  # its controller may not know yet, and make a pod
+        return say.acknowledge(snapshot, now + stopping.FIRST_QUESTION)
+    return None
 
 
 def stay(snapshot: Snapshot, reasons: tuple[Wait, ...], now: datetime) -> Decision:
@@ -90,7 +100,9 @@ def stay(snapshot: Snapshot, reasons: tuple[Wait, ...], now: datetime) -> Decisi
         waiting=reasons,
         enqueued_at=eligible_since(snapshot, now) if state is State.PENDING else None,
     )
-    strikes = (clocks.not_before(task), clocks.good_until(task), clocks.deadline(task))
+    strikes = [clocks.not_before(task), clocks.good_until(task), clocks.deadline(task)]
+    for pod in earlier_pods(snapshot):
+        strikes += [stopping.overdue_at(pod), stopping.unreachable_until(task, pod)]
     wake_at = clocks.next_of(now, (*strikes, dropped_at(snapshot, reasons, now)))
     if status == task.status:
         return say.acknowledge(snapshot, wake_at)

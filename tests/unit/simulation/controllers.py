@@ -31,8 +31,9 @@ DENIALS: Final = ("exceeded quota: pods, requested: pods=1, used: pods=5", "deni
 def sync_job(ground: Ground, job: Object) -> bool:
     """One sync of the Job controller: count, then take back or make pods."""
     pods = [pod for pod in ground.pods() if owner_uid(pod) == uid_of(job)]
-    if is_deleting(job):
-        return False
+    if is_deleting(job):  # its pods have been orphaned
+        ground.remove(JOBS, job)
+        return True
     if is_finished(job):
         return _let_go(ground, [pod for pod in pods if is_tracked(pod)])
     if "uncountedTerminatedPods" in job.get("status", {}):

@@ -196,6 +196,10 @@ def is_tracked(pod: Object) -> bool:
     return TRACKING in pod["metadata"].get("finalizers", [])
 
 
+def is_placeholder(job: Object) -> bool:
+    return manifest.ANNOTATION_PLACEHOLDER in job["metadata"].get("annotations", {})
+
+
 def owner_uid(obj: Object) -> str | None:
     return next((str(each["uid"]) for each in obj["metadata"].get("ownerReferences", [])), None)
 

@@ -73,7 +73,7 @@ class Line:
         owner: str = obj["metadata"]["ownerReferences"][0]["uid"] if kind == JOBS else ""
         name: str = obj["metadata"]["name"]
         if kind == JOBS:
-            self._witness.job_is_created(name, self.answers.get(owner), self.began[owner])
+            self._witness.job_is_created(dict(obj), self.answers.get(owner), self.began[owner])
 
         async def make() -> Object:
             if kind == JOBS:

@@ -106,7 +106,7 @@ def delete_job(ground: Ground) -> bool:
 
 
 def orphan_pod(ground: Ground) -> bool:
-    """`kubectl delete job --cascade=orphan`."""
+    """`kubectl delete job --cascade=orphan`: the pod is let go first, and the Job goes when it is."""
     pods = [pod for pod in ground.living_pods() if is_tracked(pod) and owner_uid(pod) is not None]
     if not pods:
         return False
@@ -116,7 +116,7 @@ def orphan_pod(ground: Ground) -> bool:
         return False
     ground.say(WHO, f"somebody orphans the pod {name_of(pod)}")
     ground.removed_jobs.add(name_of(job))
-    ground.remove(JOBS, job)
+    ground.change(JOBS, job, lambda obj: obj["metadata"].update(deletionTimestamp=ground.moment()))
     ground.change(PODS, pod, lambda obj: obj["metadata"].update(finalizers=[], ownerReferences=[]))
     return True
 
