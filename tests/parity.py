@@ -32,6 +32,9 @@ IDS: Final = (
 )
 """Every row of the feature list."""
 
+NATIVE_ONLY: Final = ("tests/outages/", "tests/faults/test_exclusive.py")
+"""Where the tests are that need nodes which are ours to break, or pretended ones: not to be had on every cluster."""
+
 OPEN: Final = "open"
 """How the cell of a row begins that no test shows yet."""
 
@@ -76,8 +79,9 @@ def _tests(cell: str) -> tuple[str, ...]:
     return tuple(each.strip().strip("`") for each in cell.split("<br>"))
 
 
-def problems(table: list[Row], outcomes: dict[str, str]) -> list[str]:
-    """What keeps the table from being true of this run."""
+def problems(table: list[Row], outcomes: dict[str, str], *, is_native: bool = True) -> list[str]:
+    """What keeps the table from being true of this run; elsewhere than on a native cluster some tests may not run."""
+    excused = () if is_native else NATIVE_ONLY
     ids = [row.id for row in table]
     missing = [f"{each} is missing" for each in IDS if each not in ids]
     twice = [f"{each} is there twice" for each in dict.fromkeys(ids) if ids.count(each) > 1]
@@ -87,13 +91,14 @@ def problems(table: list[Row], outcomes: dict[str, str]) -> list[str]:
         for row in table
         for test in row.tests
         if outcomes.get(test) != "passed"
+        and not (test.startswith(excused) and outcomes.get(test) in {None, "skipped"})
     ]
     return missing + twice + unknown + unproven
 
 
-def main(file: Path) -> int:
+def main(file: Path, *, is_native: bool = True) -> int:
     table = rows(TABLE.read_text())
-    found = problems(table, read(file))
+    found = problems(table, read(file), is_native=is_native)
     for each in found:
         print(f"docs/parity.md: {each}")
     proven = sum(bool(row.tests) for row in table)

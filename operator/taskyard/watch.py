@@ -8,6 +8,7 @@ anew, now and then, and whenever a watch is silent that should not be.
 import asyncio
 import itertools
 import logging
+import os
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,8 @@ RELIST_AFTER_KOPF: Final = 5.0
 SILENCE: Final = 70.0
 """A watch brings a bookmark a minute, if nothing else: without, its connection is given up."""
 SHORTEST_WATCH, LONGEST_WATCH = 300, 600
+ENDS_WITHIN: Final = 10.0
+"""For kopf. A watch that is just being opened may swallow its cancellation, and wait for a login that never comes."""
 
 
 class Watch:
@@ -132,6 +135,10 @@ class Watch:
         async def login(**kwargs: Any) -> kopf.AiohttpSession:
             return await _log_in(paces, kwargs)
 
+        @kopf.on.cleanup(registry=registry)
+        async def end(**_: Any) -> None:
+            asyncio.get_running_loop().call_later(ENDS_WITHIN, _end_without_kopf)
+
         @kopf.on.event(manifest.GROUP, manifest.VERSION, TASKS.plural, registry=registry)
         async def task_event(event: kopf.RawEvent, **_: Any) -> None:
             self._note(TASKS, event)
@@ -182,6 +189,12 @@ class Watch:
                 _show(obj, see)
         self._freshness.listed(_watch_of(kind, namespace), greatest, _monotonic())
         return found, moment
+
+
+def _end_without_kopf() -> None:
+    """Whatever is not done is in the cluster: the next one goes on."""
+    logger.error("kopf does not end: ending without it")
+    os._exit(1)
 
 
 def _watch_of(kind: Kind, namespace: str | None) -> str:

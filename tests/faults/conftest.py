@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from cluster.native import Native
 from cluster.provider import choose
 from tests.faults.operator import Place
 from tests.faults.witness import Witness, witness
+from tests.history.recorder import record
+from tests.history.test_recorded import RECORDING
 from tests.kube import Kubectl
 
 
@@ -37,6 +40,8 @@ def seen(kubectl: Kubectl, tmp_path: Path) -> Iterator[Witness]:
 @pytest.fixture(scope="session")
 def kwok() -> Iterator[Native]:
     """A control plane with pretended nodes, for what needs many pods. Whoever is the last to use it takes it down."""
+    if not isinstance(choose(), Native):
+        pytest.skip("the control plane with pretended nodes is a native one: as root, on Debian or Ubuntu")
     cluster = Native("kwok", Shape(nodes=0, pretended=10))
     with (Path(tempfile.gettempdir()) / "taskyard-tests-kwok.lock").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
@@ -56,7 +61,9 @@ def crowd(kwok: Native) -> Iterator[Kubectl]:
     name = f"test-{uuid.uuid4().hex[:10]}"
     admin = kubectl_of(kwok, "default")
     admin("create", "namespace", name)
-    yield kubectl_of(kwok, name)
+    kubectl, file = kubectl_of(kwok, name), os.environ.get(RECORDING)
+    with record(kubectl.command, Path(file), "kwok", name) if file else nullcontext():
+        yield kubectl
     admin("delete", "namespace", name, "--wait=false")
 
 

@@ -113,7 +113,6 @@ class Proxy:
         self.event_fault: Callable[[Request, JSON], Fault | None] = nothing
         self._upstream = str(kubeconfig)
         self._page_size = page_size
-        self._watches: set[asyncio.Task[None]] = set()
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="proxy", daemon=True)
 
@@ -138,15 +137,6 @@ class Proxy:
         return sum(
             verb in {None, each.verb} and resource in {None, each.resource} for each in list(self.requests)
         )
-
-    def cut_watches(self) -> None:
-        """All that are open now."""
-
-        def cut() -> None:
-            for watch in self._watches:
-                watch.cancel()
-
-        self._loop.call_soon_threadsafe(cut)
 
     async def _run(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
@@ -227,11 +217,9 @@ class Proxy:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(http)
         stream = asyncio.create_task(self._stream(upstream, request, response, fault))
-        self._watches.add(stream)
         try:
             await asyncio.wait([stream])
         finally:
-            self._watches.discard(stream)
             stream.cancel()
             upstream.close()
         if stream.cancelled():

@@ -251,13 +251,19 @@ def test_a_pod_that_starts_in_the_moment_of_giving_back_is_a_run_or_none(
 
 
 def check_that_runs_are_those_that_started(found: dict[str, JSON], seen: Witness) -> None:
-    """Each Task had one pod. What started is on record, once, and ended; what did not left no run."""
+    """Each Task had one pod. What started is on record, once, and ended; what did not left no run.
+
+    Of one that had a node, and was gone before anybody told, nobody knows: that is a loss.
+    """
     pods = {pod["metadata"]["labels"]["taskyard.dev/task"]: pod for pod in seen.pods().values()}
     assert len(seen.pods()) == len(found), "one pod each"
     for name, status in found.items():
         if started(pods[name]):
             assert of_run(status, "number", "pod") == [(0, pods[name]["metadata"]["name"])], name
             assert status["reason"] in {"Timeout", "WorkerLost"}, name
+        elif status["reason"] == "WorkerLost":
+            assert pods[name]["spec"].get("nodeName"), "without a node nothing can have run"
+            assert "some code of it may have run" in status["message"], name
         else:
             assert of_run(status, "number") == [], name
             assert (status["state"], status["reason"], *spent(status)) == (

@@ -16,7 +16,6 @@ from tests.kube import Kubectl
 JSON = dict[str, Any]
 
 UID_LABEL = "taskyard.dev/task-uid"
-ATTEMPT_LABEL = "taskyard.dev/attempt"
 
 
 @dataclass(frozen=True)

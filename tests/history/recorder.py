@@ -195,7 +195,9 @@ def _marker(word: str, since: int, version: int) -> JSON:
 
 
 @contextmanager
-def record(kubectl: Sequence[str], file: Path, part: str) -> Iterator[tuple[Watch, ...]]:
+def record(
+    kubectl: Sequence[str], file: Path, part: str, namespace: str | None = None
+) -> Iterator[tuple[Watch, ...]]:
     """Watches of all Tasks and of all Jobs and pods that are theirs, added to a file, one line of JSON an event.
 
     Several recordings may be in one file, one after the other or at the same time, of one cluster or of several:
@@ -214,7 +216,9 @@ def record(kubectl: Sequence[str], file: Path, part: str) -> Iterator[tuple[Watc
 
             return take
 
-        all_of_them = tuple(watches.enter_context(Watch(kubectl, taker(kind), kind=kind)) for kind in KINDS)
+        all_of_them = tuple(
+            watches.enter_context(Watch(kubectl, taker(kind), namespace, kind)) for kind in KINDS
+        )
         yield all_of_them
         for watch in all_of_them:
             watch.settle()

@@ -68,6 +68,15 @@ def test_problems(table: list[Row], outcomes: dict[str, str], expected: list[str
     assert parity.problems(table, outcomes) == expected
 
 
+@pytest.mark.parametrize(("outcome", "count"), [("skipped", 0), (None, 0), ("failed", 1)])
+def test_what_only_a_native_cluster_can_show_is_not_asked_of_others(outcome: str | None, count: int) -> None:
+    test = f"{parity.NATIVE_ONLY[0]}test_a.py::test_b"
+    table = [Row("H1", "…", (test,)), *TABLE[1:]]
+    outcomes = {test: outcome} if outcome is not None else {}
+    assert len(parity.problems(table, outcomes, is_native=False)) == count
+    assert len(parity.problems(table, outcomes)) == 1
+
+
 def test_the_outcomes_of_several_sessions_are_those_of_the_run(tmp_path: Path) -> None:
     file = tmp_path / "outcomes"
     assert parity.read(file) == {}
