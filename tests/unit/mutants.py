@@ -52,8 +52,8 @@ MUTANTS: Final = (
     Mutant(
         "an earlier pod does not keep a task waiting",
         "waiting",
-        "if any(pod.is_alive for pod in snapshot.pods):",
-        "if any(pod.is_alive and not pod.deleting for pod in snapshot.pods):",
+        "if alive := earlier_pods(snapshot):",
+        "if alive := earlier_pods(snapshot)[1:]:",
     ),
     Mutant(
         "a Job is created for a task that is being deleted",
@@ -174,8 +174,8 @@ MUTANTS: Final = (
     Mutant(
         "a claim of another is given back without a placeholder",
         "launch",
-        "return Decision(CreateJob(is_placeholder=True))",
-        "return say.write(snapshot, outcome.unclaimed(snapshot.task, now))",
+        "return Decision(Look()) if snapshot.live is None else Decision(CreateJob(is_placeholder=True))",
+        "return say.write(snapshot, outcome.unclaimed(snapshot.task, snapshot.task.status.claimed_at))",
         CLAIMS,
     ),
     Mutant(
@@ -201,9 +201,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the next run does not wait for a silent node",
-        "decide",
-        "return pod.deleted_at + timeout",
-        "return pod.deleted_at",
+        "stopping",
+        "return pod.deleted_at + SHORT_PATIENCE + timeout",
+        "return pod.deleted_at + SHORT_PATIENCE",
     ),
     Mutant(
         "a timeout is slept over while a stray is stopped",
@@ -215,8 +215,8 @@ MUTANTS: Final = (
     Mutant(
         "a Job that was made late is not found before the next claim",
         "waiting",
-        "return None if is_to_be_counted else job",
-        "return job if task.status.reason == Reason.RUN_LOST else None",
+        "if not job.suspend:",
+        "if not job.suspend and task.status.reason == Reason.RUN_LOST:",
         FOUND,
     ),
 )
