@@ -129,7 +129,7 @@ EXPIRED: Final = Scenario(
     "expired",
     "true",
     Outcome("Expired", "TaskExpired", attempt=0),
-    spec={"suspend": True, "goodForSeconds": 10},
+    spec={"suspend": True, "goodForSeconds": 20},
     events=("TaskExpired",),
     pods=0,
 )

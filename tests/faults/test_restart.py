@@ -143,7 +143,7 @@ def test_a_restart_changes_nothing(row: Row, kubectl: Kubectl, place: Place, see
         pytest.param(
             scenarios.UNSCHEDULABLE, "after:create-job", "claimedAt", 1, id="scheduleTimeoutSeconds"
         ),
-        pytest.param(scenarios.EXPIRED, "after:note", "submittedAt", 10, id="goodForSeconds"),
+        pytest.param(scenarios.EXPIRED, "after:note", "submittedAt", 20, id="goodForSeconds"),
         pytest.param(scenarios.SHORT_LIVED, "after:verdict", "completedAt", 1, id="ttlSecondsAfterFinished"),
     ],
 )

@@ -51,6 +51,10 @@ def test_a_claim_without_a_job_is_given_back_however_late(claimer: str) -> None:
     assert decide(snapshot(late, acting_since=NOW), NOW).action == Look()
     found = snapshot(late, acting_since=NOW, live=live(None))
     assert decide(found, NOW).action == CreateJob(is_placeholder=True)
+    placeholder = job(is_placeholder=True, suspend=True)
+    action = decide(snapshot(late, acting_since=NOW, job=placeholder), NOW).action
+    assert isinstance(action, WriteStatus)
+    assert (action.status.state, action.status.start_failures) == (State.PENDING, 0)
 
 
 def test_whoever_wants_it_at_most_once_gets_no_second_job_of_an_old_claim() -> None:

@@ -481,7 +481,7 @@ def test_written_state(situation: Snapshot, state: State, reason: str | None) ->
                 pod(hindrance=NO_NODE, node=None),
                 job=job(),
             ),
-            CLAIMED + seconds(900),
+            CLAIMED + seconds(901),
             id="what holds a pod is told once, and not for ever",
         ),
         pytest.param(

