@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from taskyard.cluster import PODS
-from taskyard.core import clocks
+from taskyard.core import clocks, stopping
 from taskyard.core.decide import decide, is_of_run
 from taskyard.core.model import Look, Snapshot
 from taskyard.core.parse import version
@@ -82,13 +82,13 @@ def _keeps_its_deadline(ground: Ground, snapshot: Snapshot) -> None:
 
 def _gives_up_the_unreachable(ground: Ground, snapshot: Snapshot) -> None:
     """Whoever takes that risk does not wait for a node any longer than he said."""
-    task, timeout = snapshot.task, snapshot.task.spec.unreachable_timeout
-    for pod in snapshot.pods if timeout is not None and task.status.state in ACTIVE_STATES else ():
-        is_lost = is_of_run(pod, task) and pod.is_alive and pod.disruption == "DeletionByTaintManager"
+    task = snapshot.task
+    for pod in snapshot.pods if task.status.state in ACTIVE_STATES else ():
+        given_up_at = stopping.unreachable_until(task, pod)
         stored = ground.find(PODS, pod.uid)
-        if is_lost and stored is not None and pod.deleted_at is not None and timeout is not None:
+        if is_of_run(pod, task) and pod.is_alive and stored is not None and given_up_at is not None:
             is_forced = stored["metadata"].get("deletionGracePeriodSeconds") == 0
-            if ground.now > pod.deleted_at + timeout and not is_forced:
+            if ground.now > given_up_at and not is_forced:
                 raise Violation(f"{pod.name} is unreachable, and is still waited for")
 
 
