@@ -19,7 +19,8 @@ def of_claim(snapshot: Snapshot, now: datetime) -> Decision | None:
     if job is not None and job.is_placeholder and job.belongs_to(task):
         return say.write(snapshot, outcome.unclaimed(task, now))
     why = stopping.why(task, None, now, complaint)
-    if why is not None and why[0] in stopping.FOR_WANT_OF_A_NODE and job is None and snapshot.refusal is None:
+    is_unasked = job is None and snapshot.refusal is None and not task.deleting
+    if why is not None and why[0] in stopping.FOR_WANT_OF_A_NODE and is_unasked:
         return give_back(snapshot)  # nobody was there to ask for a pod: that is no fault of the task's
     if why is not None:
         return stopping.request(snapshot, why, now)
@@ -104,7 +105,7 @@ def is_unfenced(snapshot: Snapshot) -> bool:
     status = snapshot.task.status
     is_for_good = status.stop is not None and status.stop.reason in stopping.FOR_GOOD
     is_unmade = snapshot.live.job is None and snapshot.refusal is None
-    return status.state is State.CLAIMED and is_for_good and is_unmade
+    return status.state is State.CLAIMED and is_for_good and is_unmade and not snapshot.task.deleting
 
 
 def name_taken(snapshot: Snapshot, wake_at: datetime | None) -> Decision:
