@@ -235,6 +235,13 @@ def test_a_pod_that_started_and_was_then_lost_is_no_refusal() -> None:
     assert isinstance(of_pod(with_init), Lost)
 
 
+def test_a_pod_that_a_kubelet_under_pressure_does_not_take_back_is_lost() -> None:
+    """It restarted, and its node had no memory left: the reason is that of a pod over its own limit."""
+    said = "Pod was rejected: The node had condition: [MemoryPressure]. "
+    refused = pod(PodPhase.FAILED, started(), reason="Evicted", message=said)
+    assert isinstance(verdict.of_pod(refused, task(State.RUNNING)), verdict.Lost)
+
+
 def test_a_pod_that_exceeds_its_own_storage_has_failed() -> None:
     """A node that lacks some says so by a condition; here there is none."""
     said = "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi."

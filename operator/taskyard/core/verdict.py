@@ -100,9 +100,11 @@ NODE_SHUTDOWN: Final = frozenset({"Terminated", "NodeShutdown"})
 """The reasons of pods that a kubelet ends, or refuses, because its machine goes down in order."""
 
 
-OVER_ITS_STORAGE: Final = "Evicted"
-"""The reason of a pod that its kubelet ended for its own limit of storage: unlike one of a node that lacks some, it
-carries no condition DisruptionTarget."""
+EVICTED: Final = "Evicted"
+OVER_ITS_LIMIT: Final = "exceed"
+"""What a kubelet says of a pod that it ended for its own limit of storage: that it "exceeds" or "exceeded" it. One
+that its node has no room for has the same reason, and one that a kubelet which has restarted under pressure does not
+take back lacks the condition DisruptionTarget, too."""
 
 
 RUN_AGAIN: Final = frozenset(
@@ -128,10 +130,8 @@ def of_pod(pod: Pod, task: Task) -> Ending:
         return Drained(evidence, _disruption(pod))
     if pod.disruption is not None:
         return Lost(evidence, _disruption(pod))
-    if pod.reason == OVER_ITS_STORAGE and pod.has_started:
-        return Failed(
-            evidence, Error(ErrorCode.STORAGE_EXCEEDED, pod.message or "the pod used too much storage")
-        )
+    if pod.reason == EVICTED and pod.has_started and OVER_ITS_LIMIT in (pod.message or ""):
+        return Failed(evidence, Error(ErrorCode.STORAGE_EXCEEDED, pod.message or ""))
     if pod.reason is not None:
         may_have_run = pod.has_started or task.status.recorded_run is not None
         return Lost(evidence, _disruption(pod)) if may_have_run else _rejected(pod, evidence)
