@@ -132,13 +132,9 @@ def test_a_rain_of_faults_changes_no_verdict(
     }
     [passed] = [each for each in history.statuses("passes") if each["phase"] == "Finished"][-1:]
     assert (passed["state"], passed["runCount"], passed["attempt"]) == ("Completed", 1, 1)
-    assert attempts_and_pods(kubectl) == {
-        "plain": [1],
-        "again": [1, 1],
-        "fails": [1],
-        "told": [1],
-        "waits": [0],
-    }
+    pods = attempts_and_pods(kubectl)
+    assert pods.pop("waits", [0]) == [0], "stopped before it had a Job, or while that had no node"
+    assert pods == {"plain": [1], "again": [1, 1], "fails": [1], "told": [1]}
     assert set(kubelet.restarts) <= {1}, "it ends by itself when it must, and says so"
     assert proxy.count() < 1500, "no storm"
 
