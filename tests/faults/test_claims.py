@@ -224,7 +224,7 @@ def test_a_pod_that_gets_its_node_in_the_moment_of_giving_back_is_a_run_or_none(
     kubectl.create(*(gated(task(name, UNTIL_TOLD, timeoutSeconds=3, **limits)) for name in offsets))
     with place.running():
         pods = {name: pod_name(kubectl, name) for name in offsets}
-        due = {name: moment(kubectl.status(name)["claimedAt"]).timestamp() + 8 for name in offsets}
+        due = {name: moment(kubectl.status(name)["claimedAt"]).timestamp() + 9 for name in offsets}
         openers = [
             threading.Thread(target=let_go, args=(name, pods[name], due[name] + offset))
             for name, offset in offsets.items()

@@ -242,10 +242,17 @@ def test_a_pod_that_a_kubelet_under_pressure_does_not_take_back_is_lost() -> Non
     assert isinstance(verdict.of_pod(refused, task(State.RUNNING)), verdict.Lost)
 
 
-def test_a_pod_that_exceeds_its_own_storage_has_failed() -> None:
+@pytest.mark.parametrize(
+    "main",
+    [
+        pytest.param(ended(137), id="killed"),
+        pytest.param(Container("main"), id="the kubelet does not say yet that it has started"),
+    ],
+)
+def test_a_pod_that_exceeds_its_own_storage_has_failed(main: Container) -> None:
     """A node that lacks some says so by a condition; here there is none."""
     said = "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi."
-    ending = of_pod(pod(FAILED, ended(137), reason="Evicted", message=said))
+    ending = of_pod(pod(FAILED, main, reason="Evicted", message=said))
     assert isinstance(ending, Failed)
     assert (ending.error.code, ending.error.message) == ("StorageExceeded", said)
 

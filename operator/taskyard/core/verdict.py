@@ -130,7 +130,9 @@ def of_pod(pod: Pod, task: Task) -> Ending:
         return Drained(evidence, _disruption(pod))
     if pod.disruption is not None:
         return Lost(evidence, _disruption(pod))
-    if pod.reason == EVICTED and pod.has_started and OVER_ITS_LIMIT in (pod.message or ""):
+    if pod.reason == EVICTED and OVER_ITS_LIMIT in (
+        pod.message or ""
+    ):  # so it ran, whatever is told of containers
         return Failed(evidence, Error(ErrorCode.STORAGE_EXCEEDED, pod.message or ""))
     if pod.reason is not None:
         may_have_run = pod.has_started or task.status.recorded_run is not None
