@@ -34,7 +34,7 @@ SILENCE: Final = 70.0
 """A watch brings a bookmark a minute, if nothing else: without, its connection is given up."""
 SHORTEST_WATCH, LONGEST_WATCH = 300, 600
 ENDS_WITHIN: Final = 10.0
-"""For kopf. A watch that is just being opened may swallow its cancellation, and wait for a login that never comes."""
+"""For kopf, which once did not; see docs/decisions.md."""
 
 
 class Watch:
