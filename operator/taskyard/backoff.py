@@ -28,12 +28,21 @@ class Pace:
     def __init__(self) -> None:
         self._sent_at: float | None = None
         self._hasty = 0
+        self._is_owed = False
 
     def hold_back(self, now: float) -> float:
         """How long to wait before asking; counted as asked for then."""
+        if self._is_owed:
+            self._is_owed = False
+            self._sent_at = now
+            return 0.0
         is_hasty = self._sent_at is not None and now - self._sent_at < SETTLED
         self._hasty = self._hasty + 1 if is_hasty else 0
         # Once may be chance: a connection that was cut is taken up again without a pause.
         pause = delay(self._hasty - 1) if self._hasty > 1 else 0.0
         self._sent_at = now + pause
         return pause
+
+    def was_not_sent(self) -> None:
+        """Nobody was asked after all. The pause was kept, so the next one may go at once."""
+        self._is_owed = True

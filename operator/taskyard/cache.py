@@ -7,12 +7,18 @@ here decides, and nothing here does I/O.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from taskyard.core import manifest, parse
-from taskyard.core.model import Hindrance, Job, Live, Pod, Refusal, Snapshot, Task
+from taskyard.core import definitions, duplicates, manifest, parse, parse_spec
+from taskyard.core.choose import Key, Lane, Limits, Queue, lane_of, type_of
+from taskyard.core.model import Job, Live, Pod, Refusal, Rival, Snapshot, Task
+from taskyard.core.words import ACTIVE_STATES
+from taskyard.line import Line
+from taskyard.registry import Definition, Registry, found, read_definition
+from taskyard.relations import Relations
+from taskyard.tally import Tally
 
 
 class Dirty:
@@ -79,14 +85,23 @@ class Cache:
     def __init__(self) -> None:
         self.dirty = Dirty()
         self._entries: dict[str, _Entry] = {}
+        self._relations = Relations(self.task, self.dirty.mark)
+        self.line = Line(self.dirty.mark)
+        self.tally = Tally()
+        self.definitions = Registry(read_definition, self._definition_changed)
+        self.new_queues: set[tuple[str, str]] = set()
+        """Since somebody last took this away: what was told to one of that name was told to another."""
+        self.queues = Registry(parse_spec.queue, self._queue_changed)
 
     def snapshot(
         self,
         uid: str,
         *,
         claimer: str,
-        hold: Hindrance | None = None,
         live: Live | None = None,
+        absent: frozenset[str] = frozenset(),
+        asked: bool = False,
+        rivals: tuple[Rival, ...] | None = None,
         acting_since: datetime | None = None,
         is_shielded: bool = False,
         shield_limit: timedelta | None = None,
@@ -95,10 +110,28 @@ class Cache:
         entry = self._entries.get(uid)
         if entry is None or entry.task is None:
             return None
+        task, ref = entry.task, entry.task.spec.definition
+        definition = None
+        if ref is not None:
+            there = self.definitions[type_of(ref, task.namespace)]
+            definition = found(there, ref, task.status.definition)
+        others = self._relations.dependencies_of(task)
+        known = rivals if rivals is not None else self._relations.rivals_of(task)
+        lingering = next((name for other, name in self._relations.of_key(task) if self._lingers(other)), None)
+        if known:
+            task = replace(task, replaced_by=duplicates.replaced_by(task, known))
         return Snapshot(
-            task=entry.task,
+            task=definitions.applied(task, definition),
+            rivals=known,
+            lingering=lingering,
+            has_seen_rivals=rivals is not None,
             claimer=claimer,
-            hold=hold,
+            definition=definition,
+            dependencies=others,
+            absent=absent,
+            cycle=self._relations.circle_of(task, others),
+            is_awaited=self._relations.is_awaited(task),
+            asked=asked,
             acting_since=acting_since,
             is_shielded=is_shielded,
             shield_limit=shield_limit,
@@ -110,6 +143,17 @@ class Cache:
             vanished=entry.vanished,
             live=live,
         )
+
+    def named(self, namespace: str, name: str) -> Task | None:
+        """The Task that has this name now."""
+        return self._relations.named(namespace, name)
+
+    def _lingers(self, uid: str) -> bool:
+        """Whether a Task is resolved or gone, and a pod of it may be at work."""
+        entry = self._entries.get(uid)
+        if entry is None or not any(pod.is_alive for pod in entry.pods):
+            return False
+        return entry.task is None or entry.task.status.state.is_terminal
 
     def tasks(self) -> Iterator[Task]:
         return (entry.task for entry in self._entries.values() if entry.task is not None)
@@ -131,6 +175,8 @@ class Cache:
         task = parse.task(obj)
         entry = self._entries.setdefault(uid, _Entry())
         entry.task = task
+        self.tally.see(before, task)
+        self._relations.see(before, task)
         if before is not None and before.status.attempt != task.status.attempt:
             entry.job = entry.refusal = entry.looked_at = None
             entry.pods = tuple(pod for pod in entry.pods if _counts(pod, task))
@@ -138,7 +184,58 @@ class Cache:
             # A resolved Task is remembered for long, and the evidence of its end is in its status.
             entry.job = entry.refusal = entry.looked_at = None
             entry.pods = tuple(pod for pod in entry.pods if pod.is_alive)
+        has_claimed = before is None or before.status.attempt != task.status.attempt
+        if has_claimed and task.status.claimed_at is not None:
+            self.line.started(uid, lane_of(task, self.line.limits), task.status.claimed_at)
+        self._count(uid)
         self.dirty.mark(uid)
+
+    def limit(self, operator: int | None, namespace_weights: Mapping[str, int]) -> None:
+        """How many tasks may be at work at once, in all, and how the namespaces share that."""
+        limits = replace(self.line.limits, operator=operator, namespace_weights=namespace_weights)
+        self.line.limit(limits, ())
+
+    def _queue_changed(self, key: Key, before: Queue | None, now: Queue | None) -> None:
+        """All who wait in it, or have a slot of it, are counted anew: what tells its tenants apart may be another."""
+        _, *name = key
+        self.tally.changed.add((key[1], key[2]))
+        if before is None:
+            self.new_queues.add((key[1], key[2]))
+        queues = {(of, name): queue for (_, of, name), queue in self.queues.all()}
+        self._limit(replace(self.line.limits, queues=queues))
+        for task in self.tasks():
+            if [task.namespace, task.spec.queue] == name and not task.status.state.is_terminal:
+                self._count(task.uid)
+                self.dirty.mark(task.uid)
+
+    def _definition_changed(self, key: Key, before: Definition | None, now: Definition | None) -> None:
+        if (before and before.versions) != (now and now.versions):
+            self._relations.tell(key)
+        if (before and before.max_concurrent) != (now and now.max_concurrent):
+            types = {
+                key: each.max_concurrent
+                for key, each in self.definitions.all()
+                if each.max_concurrent is not None
+            }
+            self._limit(replace(self.line.limits, types=types))
+
+    def _limit(self, limits: Limits) -> None:
+        claimed = ((lane_of(task, limits), task.status.claimed_at) for task in self.tasks())
+        self.line.limit(limits, ((lane, at) for lane, at in claimed if at is not None))
+
+    def _count(self, uid: str) -> None:
+        """What is at work has a slot: if its Task is resolved, the one it had; if that is gone, what its pod says."""
+        entry = self._entries.get(uid)
+        task = entry.task if entry is not None else None
+        alive = [pod for pod in entry.pods if pod.is_alive] if entry is not None else []
+        is_open = task is not None and not task.status.state.is_terminal
+        if task is not None and is_open and (alive or task.status.state in ACTIVE_STATES):
+            self.line.take(uid, lane_of(task, self.line.limits))
+        elif alive:
+            lane = Lane(alive[0].namespace, alive[0].queue)
+            self.line.take(uid, self.line.lane_of(uid) or lane)
+        else:
+            self.line.free(uid)
 
     def miss_task(self, uid: str) -> None:
         """A hint that a Task is deleted: to be confirmed by a live look."""
@@ -151,8 +248,13 @@ class Cache:
         """A live read found no such Task. Pods that run on keep their entry, until they are gone too."""
         entry = self._entries.get(uid)
         if entry is not None:
+            if entry.task is not None:
+                self._relations.forget(entry.task)
+                self.tally.see(entry.task, None)
             self._entries[uid] = _Entry(pods=tuple(pod for pod in entry.pods if pod.is_alive))
             self._drop_if_empty(uid)
+            self.line.leave(uid)
+            self._count(uid)
 
     def see_pod(self, obj: parse.Json) -> None:
         """A pod as the API server had it at some moment; ignored if a later moment is known."""
@@ -212,12 +314,15 @@ class Cache:
         before = entry.pods
         others = tuple(known for known in entry.pods if known.uid != pod.uid)
         entry.pods = (*others, pod) if _counts(pod, entry.task) else others
-        if not self._drop_if_empty(pod.task_uid) and entry.pods != before:
+        if entry.pods != before:
+            self._relations.pods_changed(pod.task_uid)
+        self._drop_if_empty(pod.task_uid)
+        if entry.pods != before:
+            self._count(pod.task_uid)
             self.dirty.mark(pod.task_uid)
 
-    def _drop_if_empty(self, uid: str) -> bool:
+    def _drop_if_empty(self, uid: str) -> None:
         entry = self._entries[uid]
         if entry.task is None and not entry.pods:
             del self._entries[uid]
-            return True
-        return False
+            self._relations.forget_key(uid)

@@ -16,10 +16,13 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
 from taskyard.core.manifest import API_VERSION
+from taskyard.core.words import DefinitionKind
 
 Json = Mapping[str, Any]
 
 PAGE_SIZE: Final = 500
+TOO_LARGE: Final = "request is too large"
+"""What etcd says of an object of more than 1.5 MiB, in a 500."""
 LOG_LINES: Final = 500
 LOG_BYTES: Final = 1024 * 1024
 NO_LOG: Final = b"unable to retrieve container logs for "
@@ -35,6 +38,7 @@ class Kind:
 
     root: str
     plural: str
+    is_namespaced: bool = True
 
     def path(self, namespace: str | None, name: str | None = None) -> str:
         scope = f"/namespaces/{namespace}" if namespace is not None else ""
@@ -42,6 +46,13 @@ class Kind:
 
 
 TASKS: Final = Kind(f"/apis/{API_VERSION}", "tasks")
+DEFINITIONS: Final = {
+    DefinitionKind.TASK_DEFINITION: Kind(f"/apis/{API_VERSION}", "taskdefinitions"),
+    DefinitionKind.CLUSTER_TASK_DEFINITION: Kind(
+        f"/apis/{API_VERSION}", "clustertaskdefinitions", is_namespaced=False
+    ),
+}
+QUEUES: Final = Kind(f"/apis/{API_VERSION}", "taskqueues")
 PODS: Final = Kind("/api/v1", "pods")
 JOBS: Final = Kind("/apis/batch/v1", "jobs")
 BUDGETS: Final = Kind("/apis/policy/v1", "poddisruptionbudgets")
@@ -102,7 +113,7 @@ class Cluster(Protocol):
         """Everything of a kind that these selectors leave, as of now, a page at a time."""
         ...
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any]:
         """One object, as of now."""
         ...
 
@@ -164,7 +175,7 @@ class ApiServer:
                 return
             query["continue"] = metadata["continue"]
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any]:
         return await self._call("GET", kind.path(namespace, name))
 
     async def create(self, kind: Kind, namespace: str, obj: Json) -> dict[str, Any]:
@@ -278,6 +289,8 @@ def error(code: int, status: Json, headers: Mapping[str, str]) -> ClusterError:
         return NotFound(message)
     if code == 409:
         return AlreadyExists(message) if reason == "AlreadyExists" else Conflict(message)
+    if code == 413 or TOO_LARGE in message:
+        return Rejected(message, malformed=True)
     # 401: a token that is being rotated. 410: a list that took too long to page through. Below 400: no JSON.
     if code in {401, 410, 429} or code >= 500 or code < 400:
         seconds = headers.get("Retry-After", "")

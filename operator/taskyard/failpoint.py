@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from enum import StrEnum
 from typing import Any, Final, Never
 
-from taskyard.cluster import BUDGETS, EVENTS, JOBS, LEASES, PODS, TASKS, Cluster, Json, Kind, Page
+from taskyard.cluster import BUDGETS, EVENTS, JOBS, LEASES, PODS, QUEUES, TASKS, Cluster, Json, Kind, Page
 from taskyard.core.words import TERMINAL_STATES, State
 
 
@@ -34,6 +34,7 @@ class Write(StrEnum):
     DELETE_POD = "delete-pod"
     TTL = "ttl"
     ANNOUNCE = "announce"
+    REPORT = "report"
     LEASE = "lease"
 
 
@@ -65,7 +66,7 @@ class Doomed:
     ) -> AsyncIterator[Page]:
         return self._cluster.pages(kind, namespace, labels, fields)
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any]:
         return await self._cluster.get(kind, namespace, name)
 
     async def read_log(self, namespace: str, pod: str, container: str) -> str:
@@ -95,7 +96,7 @@ class Doomed:
     async def patch_status(
         self, kind: Kind, namespace: str, name: str, operations: Sequence[Json]
     ) -> dict[str, Any]:
-        write = of_status(operations)
+        write = Write.REPORT if kind == QUEUES else of_status(operations)
         self._pass("before", write)
         answer = await self._cluster.patch_status(kind, namespace, name, operations)
         self._pass("after", write)

@@ -108,8 +108,13 @@ class Lease:
         except NotFound:
             return await self._create()
         except Conflict:
-            self._see(await self._cluster.get(LEASES, self._terms.namespace, self._terms.name))
-            return False
+            try:
+                self._see(await self._cluster.get(LEASES, self._terms.namespace, self._terms.name))
+            except NotFound:  # a replacement of what was deleted is a conflict, too
+                return await self._create()
+            if not self._held_by(self._terms.identity):
+                return False
+            await self._replace(self._spec())  # what was in its way was its own, and the answer was lost
         return True
 
     async def _create(self) -> bool:

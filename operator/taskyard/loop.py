@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Never
@@ -21,9 +22,11 @@ from taskyard.cluster import (
     Rejected,
     Unavailable,
 )
+from taskyard.core import choose, waiting
+from taskyard.core.actions import Ask, Decision, Look, ReadLog
 from taskyard.core.decide import decide
-from taskyard.core.model import Hindrance, Live, Look, ReadLog, Snapshot, Task
-from taskyard.core.words import Reason
+from taskyard.core.model import Live, Rival, Snapshot
+from taskyard.core.words import Phase
 from taskyard.reads import Reads, fields
 from taskyard.writes import Writes
 
@@ -33,8 +36,10 @@ WORKERS: Final = 16
 FIRST_BACKOFF: Final = 0.5
 LONGEST_BACKOFF: Final = 60.0
 CONFLICTS_AT_ONCE: Final = 3
+MOST_READS: Final = 8
+CLOSES_WITHIN: Final = 5.0
+CLOSING_POLL: Final = 0.05
 ANNOUNCEMENTS_KEPT: Final = 1000
-DEFAULT_QUEUE: Final = "default"
 
 
 class Loop:
@@ -63,6 +68,7 @@ class Loop:
         self._conflicts: dict[str, int] = {}
         self.announcements: deque[dict[str, Any]] = deque()
         self._announced = asyncio.Event()
+        self._is_closing = False
         self._reads = Reads(cluster, cache, now)
         self._writes = Writes(cluster, cache, self._reads, now, self._announce)
 
@@ -75,10 +81,20 @@ class Loop:
                 group.create_task(self._work(), name=f"worker {number}")
         raise AssertionError("workers never return")
 
+    async def close(self) -> None:
+        """Finish what is in hand: steps that have begun, and claims that have no Job yet. Begin nothing else."""
+        self._is_closing = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSES_WITHIN):
+                while not self._cache.dirty.is_idle:  # noqa: ASYNC110 - keys come and go until then
+                    await asyncio.sleep(CLOSING_POLL)
+
     async def _work(self) -> Never:
         while True:
             uid = await self._cache.dirty.take()
             try:
+                if self._is_closing and not self._writes.is_to_launch(uid):
+                    continue
                 await self.step(uid)
                 self._failures.pop(uid, None)
             except Unavailable as exc:
@@ -99,20 +115,22 @@ class Loop:
 
     async def step(self, uid: str) -> None:
         """Think once about one Task, and do what comes of it: at most one write."""
-        snapshot = self._snapshot(uid)
-        if snapshot is None:
+        line = self._cache.line
+        try:
+            await self._step(uid)
+        except Unavailable:
+            raise  # nobody knows whether it was claimed: it keeps its slot
+        except Exception:
+            line.refuse(uid)
+            raise
+        finally:
+            line.settle(self._now())
+
+    async def _step(self, uid: str) -> None:
+        thought = await self._think(uid)
+        if thought is None:
             return
-        decision = decide(snapshot, self._now())
-        if isinstance(decision.action, Look):
-            live = await self._reads.look(snapshot.task)
-            snapshot = self._snapshot(uid, live)
-            if live is None or snapshot is None:
-                return
-            decision = decide(snapshot, self._now())
-        if isinstance(decision.action, ReadLog):
-            log = await self._reads.log(snapshot.task, decision.action.pod)
-            snapshot = replace(snapshot, log=log)
-            decision = decide(snapshot, self._now())
+        snapshot, decision = thought
         try:
             await self._writes.apply(snapshot.task, decision.action)
         except (Conflict, NotFound):
@@ -127,17 +145,54 @@ class Loop:
             self._conflicts.pop(uid, None)
             self._set_clock(uid, decision.wake_at)
 
+    async def _think(self, uid: str) -> tuple[Snapshot, Decision] | None:
+        """Decide, and read what that takes; each thing once. None if there is no such Task, or it has gone on."""
+        snapshot = self._snapshot(uid)
+        facts: dict[str, Any] = {}
+        for _ in range(MOST_READS):
+            if snapshot is None:
+                return None
+            decision = decide(snapshot, self._now())
+            match decision.action:
+                case Look():
+                    facts["live"] = await self._reads.look(snapshot.task)
+                    if facts["live"] is None:
+                        return None
+                    snapshot = self._snapshot(uid, **facts)
+                case Ask(rivals=True):
+                    facts["rivals"] = await self._reads.rivals(snapshot.task)
+                    snapshot = self._snapshot(uid, **facts)
+                case Ask(tasks=names, definition=definition):
+                    facts["absent"] = snapshot.absent | await self._reads.absent(snapshot.task, names)
+                    if definition:
+                        await self._reads.definition(snapshot.task)
+                        facts["asked"] = True
+                    snapshot = self._snapshot(uid, **facts)
+                case ReadLog(pod=pod):
+                    snapshot = replace(snapshot, log=await self._reads.log(snapshot.task, pod))
+                case _:
+                    return snapshot, decision
+        raise AssertionError(f"what was read last decides nothing: {decision.action}")
+
     def _set_clock(self, uid: str, wake_at: datetime | None) -> None:
         self._clock.set(uid, (wake_at - self._now()).total_seconds() if wake_at else None)
 
-    def _snapshot(self, uid: str, live: Live | None = None) -> Snapshot | None:
+    def _snapshot(
+        self,
+        uid: str,
+        live: Live | None = None,
+        absent: frozenset[str] = frozenset(),
+        asked: bool = False,
+        rivals: tuple[Rival, ...] | None = None,
+    ) -> Snapshot | None:
         task = self._cache.task(uid)
-        hold = hold_of(task) if task is not None else None
         snapshot = self._cache.snapshot(
             uid,
             claimer=self._claimer,
-            hold=hold,
             live=live,
+            absent=absent,
+            asked=asked,
+            rivals=rivals,
             acting_since=self._acting_since,
             is_shielded=task is not None and self._writes.is_shielded(task.namespace),
             shield_limit=self._shield_limit,
@@ -146,7 +201,24 @@ class Loop:
             self._clock.set(uid, None)
             self._writes.forget(uid)
             self._conflicts.pop(uid, None)
-        return snapshot
+            return None
+        return self._in_line(snapshot)
+
+    def _in_line(self, snapshot: Snapshot) -> Snapshot:
+        """With whether it is its turn. Whoever waits for nothing but a slot waits in line, and nobody else does."""
+        line, task, now = self._cache.line, snapshot.task, self._now()
+        if task.status.state.phase is not Phase.WAITING:
+            line.leave(task.uid)
+            return snapshot
+        if not waiting.is_ready(snapshot, now):
+            line.leave(task.uid)
+            return replace(snapshot, holds=choose.standing(task, line.limits))
+        since = waiting.eligible_since(snapshot, now)
+        lane = choose.lane_of(task, line.limits)
+        queue = line.limits.queue(lane) or choose.Queue()
+        if line.ask(task.uid, lane, choose.rank(queue, task.spec.priority, since, task.uid), now):
+            return snapshot
+        return replace(snapshot, holds=line.waits(task.uid, now), turn_at=line.turn_at(task.uid, now))
 
     def _announce(self, event: dict[str, Any]) -> None:
         """Off the hot path. Events are a courtesy: what happened is in the status."""
@@ -173,10 +245,3 @@ class Loop:
             except ClusterError as exc:
                 told = {"announcement": event["metadata"]["name"], "why": str(exc)}
                 logger.warning("could not post an event", extra=told)
-
-
-def hold_of(task: Task) -> Hindrance | None:
-    """What keeps an eligible task from being claimed. One queue exists without an object, and no other does."""
-    if task.spec.queue == DEFAULT_QUEUE:
-        return None
-    return Hindrance(Reason.QUEUE_NOT_FOUND, f"there is no queue `{task.spec.queue}`")

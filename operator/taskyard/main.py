@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Final
 
 from aiohttp import web
@@ -18,6 +19,8 @@ from taskyard.cluster import Cluster, ClusterError, NotFound, connect
 from taskyard.failpoint import Doomed
 from taskyard.freshness import Freshness, grace_of
 from taskyard.loop import Loop
+from taskyard.metrics import CONTENT_TYPE, Metrics
+from taskyard.report import Report
 from taskyard.settings import BadSetting, Settings, add_options, load
 from taskyard.watch import Watch
 
@@ -73,43 +76,50 @@ async def run(settings: Settings) -> None:
     # Until kopf puts its own handlers in their place. Without one, process 1 of a container ignores SIGTERM.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     terms = lease.Terms(settings.lease_namespace, settings.lease_name, settings.identity)
-    freshness = Freshness(grace_of(settings.relist_seconds))
-    async with health(settings.health_port, freshness.complaint), connect() as api_server:
+    freshness, metrics = Freshness(grace_of(settings.relist_seconds)), Metrics()
+    async with health(settings.health_port, freshness.complaint, metrics), connect() as api_server:
         cluster = Doomed(api_server, settings.failpoint) if settings.failpoint else api_server
-        await lease.lead(cluster, terms, lambda: operate(cluster, settings, freshness))
+        await lease.lead(cluster, terms, lambda: operate(cluster, settings, freshness, metrics))
 
 
-async def operate(cluster: Cluster, settings: Settings, freshness: Freshness) -> None:
+async def operate(cluster: Cluster, settings: Settings, freshness: Freshness, metrics: Metrics) -> None:
     """Know everything first, then act and watch."""
     cache = Cache()
+    cache.limit(settings.max_concurrent, settings.namespace_weights)
     watch = Watch(
         cluster, cache, settings.namespaces, relist_every=settings.relist_seconds, freshness=freshness
     )
+    metrics.follow(cache.tally, _now)
     try:
         await watch.list_at_last()
     except NotFound as exc:
-        raise CrdMissing("the CRD of Task must be installed first: kubectl apply -f crds/") from exc
+        raise CrdMissing("the CRDs must be installed first: kubectl apply -f crds/") from exc
     async with asyncio.TaskGroup() as group:
         # Before kopf begins: at its end it takes every younger asyncio task for its own, and waits for it.
+        loop = Loop(cluster, cache, claimer=settings.identity, shield_limit=settings.continue_limit)
         others = [
-            group.create_task(
-                Loop(cluster, cache, claimer=settings.identity, shield_limit=settings.continue_limit).run(),
-                name="loop",
-            ),
+            group.create_task(loop.run(), name="loop"),
             group.create_task(watch.relist(), name="relist"),
+            group.create_task(Report(cluster, cache, _now).run(), name="report"),
         ]
         await asyncio.sleep(0)
         watching = group.create_task(watch.run(), name="watch")
         # Not awaited itself: when the lease is lost this line ends at once, and the loop with it, while kopf takes
         # its time to stop.
         await asyncio.wait([watching])
+        if watching.exception() is None:
+            await loop.close()
         for other in others:
             other.cancel()
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 @asynccontextmanager
-async def health(port: int, complaint: Callable[[], str | None]) -> AsyncIterator[None]:
-    """Serve `/healthz` while this process lives, leading or standing by; kopf's own would begin with kopf.
+async def health(port: int, complaint: Callable[[], str | None], metrics: Metrics) -> AsyncIterator[None]:
+    """Serve `/healthz` and `/metrics` while this process lives, leading or standing by; kopf's would begin with kopf.
 
     A complaint is something that a restart would cure.
     """
@@ -118,11 +128,14 @@ async def health(port: int, complaint: Callable[[], str | None]) -> AsyncIterato
         wrong = complaint()
         return web.Response(text=f"{wrong or 'ok'}\n", status=503 if wrong else 200)
 
+    async def told(_: web.Request) -> web.Response:
+        return web.Response(body=metrics.page(), headers={"Content-Type": CONTENT_TYPE})
+
     if port == 0:
         yield
         return
     application = web.Application()
-    application.add_routes([web.get("/healthz", alive)])
+    application.add_routes([web.get("/healthz", alive), web.get("/metrics", told)])
     runner = web.AppRunner(application, handle_signals=False, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from taskyard.cache import Cache
-from taskyard.cluster import EVENTS, JOBS, PODS, TASKS, Cluster, ClusterError, NotFound
-from taskyard.core import logs, manifest, parse
-from taskyard.core.model import Job, Live, Log, Status, Task
+from taskyard.cluster import DEFINITIONS, EVENTS, JOBS, PODS, TASKS, Cluster, ClusterError, NotFound
+from taskyard.core import duplicates, logs, manifest, parse
+from taskyard.core.choose import type_of
+from taskyard.core.model import Job, Live, Log, Rival, Status, Task
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +71,39 @@ class Reads:
             logger.info("no log to keep", extra=fields(task) | {"pod": pod, "why": str(exc)})
             text = ""
         return Log(logs.tail(text))
+
+    async def absent(self, task: Task, names: Sequence[str]) -> frozenset[str]:
+        """Which Tasks of these names there are not; those that there are enter the cache."""
+        missing = set()
+        for name in names:
+            try:
+                self._cache.see_task(await self._cluster.get(TASKS, task.namespace, name))
+            except NotFound:
+                missing.add(name)
+        return frozenset(missing)
+
+    async def rivals(self, task: Task) -> tuple[Rival, ...]:
+        """All others with its `idempotencyKey`, as they are now."""
+        key = task.spec.idempotency_key
+        found = []
+        async for page in self._cluster.pages(TASKS, task.namespace, fields=f"spec.idempotencyKey={key}"):
+            for obj in page.items:
+                self._cache.see_task(obj)
+                if (rival := duplicates.as_rival(parse.task(obj))).uid != task.uid:
+                    found.append(rival)
+        return tuple(found)
+
+    async def definition(self, task: Task) -> None:
+        """What a Task's `definitionRef` names, or that it is not there: into the cache."""
+        ref = task.spec.definition
+        if ref is None:
+            return
+        kind = DEFINITIONS[ref.kind]
+        try:
+            namespace = task.namespace if kind.is_namespaced else None
+            self._cache.definitions.see(await self._cluster.get(kind, namespace, ref.name))
+        except NotFound:
+            self._cache.definitions.forget(type_of(ref, task.namespace))
 
     async def _job(self, task: Task) -> Job | None:
         try:

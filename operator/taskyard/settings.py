@@ -41,6 +41,10 @@ class Settings:
     log_level: str
     continue_limit: timedelta
     """How long a run with `onShutdown: Continue` may keep its node from being drained."""
+    max_concurrent: int | None
+    """How many tasks may be at work at once, in all namespaces together; None: any number."""
+    namespace_weights: Mapping[str, int]
+    """How the namespaces share that; one that is not named has a weight of 1."""
     failpoint: str | None
     """Where to die, for tests; None: nowhere."""
     relist_seconds: int
@@ -71,6 +75,16 @@ _OPTIONS: Final = {
         "--continue-seconds",
         "TASKYARD_CONTINUE_SECONDS",
         "how long `onShutdown: Continue` may hold up a drain [86400]",
+    ),
+    "max_concurrent": _Option(
+        "--max-concurrent",
+        "TASKYARD_MAX_CONCURRENT",
+        "how many tasks may be at work at once, in all [no limit]",
+    ),
+    "namespace_weights": _Option(
+        "--namespace-weights",
+        "TASKYARD_NAMESPACE_WEIGHTS",
+        "how namespaces share --max-concurrent (a=3,b=2); of any other: 1",
     ),
     "failpoint": _Option(
         "--failpoint", "TASKYARD_FAILPOINT", "die before or after a write, for tests [none]"
@@ -105,6 +119,8 @@ def load(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Setti
         ),
         log_level=_one_of("log_level", text("log_level", "info"), LEVELS),
         continue_limit=_seconds("continue_seconds", text("continue_seconds", "86400")),
+        max_concurrent=_maybe_positive("max_concurrent", text("max_concurrent", "")),
+        namespace_weights=_weights("namespace_weights", text("namespace_weights", "")),
         failpoint=_point("failpoint", text("failpoint", "")),
         relist_seconds=_positive("relist_seconds", text("relist_seconds", "300")),
         health_port=_port("health_port", text("health_port", "8080")),
@@ -150,6 +166,24 @@ def _positive(setting: str, value: str) -> int:
     if not re.fullmatch(r"0*[1-9][0-9]{0,8}", value):
         raise _bad(setting, value, "must be a whole number of at least 1, of nine digits at most")
     return int(value)
+
+
+def _maybe_positive(setting: str, value: str) -> int | None:
+    return _positive(setting, value) if value else None
+
+
+def _weights(setting: str, value: str) -> dict[str, int]:
+    weights = {}
+    for each in value.split(","):
+        if not each.strip():
+            continue
+        name, _, weight = each.partition("=")
+        if not re.fullmatch(r"[1-9][0-9]{0,3}", weight.strip()):
+            raise _bad(
+                setting, each, "must name namespaces with their weights, from 1 to 9999, as in a=3,b=2"
+            )
+        weights[_name(setting, name)] = int(weight)
+    return weights
 
 
 def _port(setting: str, value: str) -> int:

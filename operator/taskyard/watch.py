@@ -11,7 +11,8 @@ import logging
 import os
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Never
 
 import aiohttp
@@ -20,10 +21,22 @@ import kopf
 from taskyard import backoff
 from taskyard.backoff import Pace
 from taskyard.cache import Cache
-from taskyard.cluster import PAGE_SIZE, PODS, TASKS, Cluster, ClusterError, Kind, Unavailable
+from taskyard.cluster import (
+    DEFINITIONS,
+    PAGE_SIZE,
+    PODS,
+    QUEUES,
+    TASKS,
+    Cluster,
+    ClusterError,
+    Kind,
+    Unavailable,
+)
 from taskyard.core import manifest, parse
 from taskyard.core.model import Pod, Task
+from taskyard.core.words import DefinitionKind
 from taskyard.freshness import Freshness
+from taskyard.registry import QUEUE
 
 logger = logging.getLogger(__name__)
 
@@ -59,16 +72,30 @@ class Watch:
 
     async def list_everything(self) -> None:
         """Afterwards the cache knows all there was when this began, and doubts what it did not find again."""
-        for namespace in self._namespaces or (None,):
-            await self._list_tasks(namespace)
-            await self._list_pods(namespace)
-        logger.info("listed", extra={"tasks": sum(1 for _ in self._cache.tasks())})
+        for list_some in self._lists():
+            await list_some()
+        self._tell_of_the_list()
 
     async def list_at_last(self) -> None:
-        """List everything, however often that takes: an API server that is not available will be."""
+        """List everything, however often that takes; what is listed is not listed again because of what is not."""
+        for list_some in self._lists():
+            await self._at_last(list_some)
+        self._tell_of_the_list()
+
+    def _lists(self) -> Iterator[Callable[[], Awaitable[None]]]:
+        """Tasks after what they name: a claim is not to be given back because its definition is not known yet."""
+        yield partial(self._list_definitions, DefinitionKind.CLUSTER_TASK_DEFINITION, None)
+        for namespace in self._namespaces or (None,):
+            yield partial(self._list_definitions, DefinitionKind.TASK_DEFINITION, namespace)
+            yield partial(self._list_queues, namespace)
+            yield partial(self._list_tasks, namespace)
+            yield partial(self._list_pods, namespace)
+
+    async def _at_last(self, list_some: Callable[[], Awaitable[None]]) -> None:
+        """An API server that is not available will be."""
         for failures in itertools.count(1):
             try:
-                await self.list_everything()
+                await list_some()
                 return
             except Unavailable as exc:
                 pause = exc.after + backoff.delay(failures, first=1.0)
@@ -80,10 +107,16 @@ class Watch:
         """Repair, for ever, what the watches have missed."""
         while True:
             await self._time_to_list()
-            try:
-                await self.list_at_last()
-            except ClusterError as exc:
-                logger.error("could not list everything", extra={"why": str(exc)})
+            for list_some in self._lists():
+                try:
+                    await self._at_last(list_some)
+                except ClusterError as exc:
+                    # A right that is lost, perhaps: the others are listed all the same.
+                    logger.error("could not list everything", extra={"why": str(exc)})
+            self._tell_of_the_list()
+
+    def _tell_of_the_list(self) -> None:
+        logger.info("listed", extra={"tasks": sum(1 for _ in self._cache.tasks())})
 
     async def _time_to_list(self) -> None:
         """Wait for the next turn, for a listing of kopf's, or for a watch that is silent and should not be."""
@@ -155,14 +188,37 @@ class Watch:
             else:
                 _show(event["object"], self._cache.see_pod)
 
+        for kind in DEFINITIONS.values():
+
+            @kopf.on.event(manifest.GROUP, manifest.VERSION, kind.plural, registry=registry, id=kind.plural)
+            async def definition_event(event: kopf.RawEvent, kind: Kind = kind, **_: Any) -> None:
+                self._note(kind, event)
+                is_gone = event["type"] == "DELETED"
+                known = self._cache.definitions
+                _show(event["object"], known.miss if is_gone else known.see)
+
+        @kopf.on.event(manifest.GROUP, manifest.VERSION, QUEUES.plural, registry=registry)
+        async def queue_event(event: kopf.RawEvent, **_: Any) -> None:
+            self._note(QUEUES, event)
+            known = self._cache.queues
+            _show(event["object"], known.miss if event["type"] == "DELETED" else known.see)
+
         return registry
 
     def _note(self, kind: Kind, event: kopf.RawEvent) -> None:
         if event["type"] is None:  # that is how kopf marks what it listed
             self._kopf_listed.set()
         obj = event["object"]
-        namespace = obj["metadata"]["namespace"] if self._namespaces else None
+        namespace = obj["metadata"].get("namespace") if self._namespaces else None
         self._freshness.hear(_watch_of(kind, namespace), parse.version(obj), _monotonic())
+
+    async def _list_definitions(self, kind: DefinitionKind, namespace: str | None) -> None:
+        found, moment = await self._list(DEFINITIONS[kind], namespace, None, self._cache.definitions.see)
+        self._cache.definitions.keep_only(found, kind, namespace, moment)
+
+    async def _list_queues(self, namespace: str | None) -> None:
+        found, moment = await self._list(QUEUES, namespace, None, self._cache.queues.see)
+        self._cache.queues.keep_only(found, QUEUE, namespace, moment)
 
     async def _list_tasks(self, namespace: str | None) -> None:
         found, moment = await self._list(TASKS, namespace, None, self._cache.see_task)
@@ -210,7 +266,7 @@ def _show(obj: parse.Json, see: Callable[[parse.Json], None]) -> None:
     """Show an object to the cache. One that makes no sense, of another version perhaps, is left alone."""
     try:
         see(obj)
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as exc:
+    except parse.UNREADABLE as exc:
         metadata = obj["metadata"]
         fields = {"namespace": metadata.get("namespace"), "object": metadata.get("name"), "why": repr(exc)}
         logger.error("cannot read an object, leaving it alone", extra=fields)
@@ -275,7 +331,8 @@ async def _log_in(paces: Mapping[tuple[str, bool], Pace], kwargs: dict[str, Any]
         if "continue" not in request.url.query:
             pace = paces[request.url.path, is_watch]
             await asyncio.sleep(pace.hold_back(_monotonic()))
-            if session.closed:
+            if session.closed:  # by another request, which was refused meanwhile
+                pace.was_not_sent()
                 raise RuntimeError("Session is closed")  # as aiohttp says it: kopf logs in anew
         response = await send(request)
         if response.status == 410 and not is_watch:

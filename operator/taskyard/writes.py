@@ -10,25 +10,22 @@ from typing import Any, Final, assert_never
 from taskyard.cache import Cache
 from taskyard.cluster import BUDGETS, JOBS, PODS, TASKS, AlreadyExists, Cluster, Conflict, NotFound, Rejected
 from taskyard.core import announce, manifest, parse, record
-from taskyard.core.model import (
+from taskyard.core.actions import (
     Action,
+    Ask,
     CreateJob,
     DeleteJob,
     DeletePod,
     DeleteTask,
     EndPod,
-    Job,
     Look,
-    Pod,
     ReadLog,
-    Refusal,
     Shield,
-    Status,
     SuspendJob,
-    Task,
     Unshield,
     WriteStatus,
 )
+from taskyard.core.model import Job, Pod, Refusal, Status, Task
 from taskyard.core.stopping import SHORTEST_LIMIT
 from taskyard.reads import Reads, fields
 
@@ -62,6 +59,10 @@ class Writes:
         """There is no such Task any more."""
         self._just_claimed.pop(uid, None)
 
+    def is_to_launch(self, uid: str) -> bool:
+        """Whether it was claimed a moment ago, and its Job is to follow."""
+        return uid in self._just_claimed
+
     async def apply(self, task: Task, action: Action | None) -> None:
         """Do it: at most one write. The answer goes to the cache, by the same door as an event."""
         match action:
@@ -69,8 +70,8 @@ class Writes:
                 pass
             case WriteStatus(status=status):
                 await self._write_status(task, status)
-            case CreateJob(is_placeholder=is_placeholder):
-                await self._create_job(task, is_placeholder)
+            case CreateJob():
+                await self._create_job(task, action)
             case Shield():
                 await self._shield(task)
             case Unshield(pod=pod):
@@ -85,7 +86,7 @@ class Writes:
                 await self._delete_pod(task, pod, force)
             case DeleteTask():
                 await self._delete_task(task)
-            case Look() | ReadLog():
+            case Look() | Ask() | ReadLog():
                 raise AssertionError("what was asked for was just read, and decides")
             case _:
                 assert_never(action)
@@ -103,17 +104,17 @@ class Writes:
             self._just_claimed.pop(task.uid, None)
         self._cache.see_task(answer)
 
-    async def _create_job(self, task: Task, is_placeholder: bool) -> None:
+    async def _create_job(self, task: Task, action: CreateJob) -> None:
         claimed = self._just_claimed.pop(task.uid, None)
         if claimed is None or parse.version(claimed) != task.resource_version:
             claimed = await self._cluster.get(TASKS, task.namespace, task.name)
             self._cache.see_task(claimed)
-            if parse.task(claimed) != task:
+            if (parse.uid(claimed), parse.version(claimed)) != (task.uid, task.resource_version):
                 return  # it has changed: the cache knows now, and the key is dirty
         started = asyncio.get_running_loop().time()
         try:
-            write = manifest.placeholder if is_placeholder else manifest.job
-            job = write(task, parse.payload(claimed), self._now())
+            write = manifest.placeholder if action.is_placeholder else manifest.job
+            job = write(task, parse.payload(claimed, action.template), self._now())
             answer = await self._cluster.create(JOBS, task.namespace, job)
         except AlreadyExists:
             answer = await self._cluster.get(JOBS, task.namespace, manifest.job_name(task))

@@ -5,8 +5,10 @@ from enum import StrEnum
 
 from taskyard.api.fields import CAMEL_CASE_WORD, DNS_SUBDOMAIN, INSTANT, LABEL_VALUE
 from taskyard.api.pod_template import DNS_LABEL
+from taskyard.api.queue import LABEL_KEY
 from taskyard.api.rules import MUTABLE, MUTABLE_WITH_A_RERUN
-from taskyard.api.schema import JSON
+from taskyard.api.schema import INHERITED, JSON, in_json
+from taskyard.core.defaults import DEFAULTABLE
 from taskyard.core.manifest import API_VERSION
 from taskyard.core.words import ErrorCode, Flaw, Reason, State, StopReason
 
@@ -15,7 +17,16 @@ INTRODUCTION = f"""\
 # The API
 
 `{API_VERSION}`. The same text as `kubectl explain task.spec`, on one page. A field without a default is absent unless
-it is written. The API server fills in defaults, and refuses what breaks a bound or a rule, with the path of the field.
+it is written. The API server fills in defaults, but for those that a definition may replace: these hold wherever the
+field is absent. It refuses what breaks a bound or a rule, with the path of the field.
+"""
+
+DEFINITIONS = f"""\
+## TaskDefinition and ClusterTaskDefinition
+
+A task type with versions, which a Task names in `definitionRef`. A `TaskDefinition` is for the Tasks of its namespace,
+a `ClusterTaskDefinition` for those of every namespace; their fields and rules are the same. `defaults` takes
+{", ".join(f"`{each}`" for each in DEFAULTABLE)}, each as the spec of a Task has it.
 """
 
 # The patterns that have a name. The page says the name, and the API server the pattern.
@@ -24,11 +35,12 @@ PATTERNS = {
     DNS_LABEL: "DNS label",
     DNS_SUBDOMAIN: "DNS subdomain",
     INSTANT: "year 1900 to 2999, no leap second",
+    LABEL_KEY: "as the key of a label",
     LABEL_VALUE: "as the value of a label",
 }
 
 STATES = {
-    State.UNSCHEDULED: "suspended",
+    State.UNSCHEDULED: "suspended, or waits for its dependencies",
     State.DELAYED: "waits for a time: `runAt`, or the delay before a retry",
     State.PENDING: "eligible; waits for its turn",
     State.CLAIMED: "reserved by an operator; no container of it has started",
@@ -39,18 +51,22 @@ STATES = {
     State.CANCELLED: "asked for by `cancel`; no pod of it runs any more",
     State.EXPIRED: "had not started by `goodUntil`",
     State.STALLED: "stopped by the drain of its node, with `onShutdown: Stop`",
-    State.DROPPED: "refused: its definition is not registered",
+    State.DROPPED: "refused: its definition is not registered, or that version of it is not, or is retired",
 }
 
 
-def api_page(schema: JSON) -> str:
-    """The whole page, from the schema of `Task`."""
+def api_page(task: JSON, queue: JSON, definition: JSON) -> str:
+    """The whole page, from the schemas of `Task`, `TaskQueue`, and the one of both kinds of definitions."""
     parts = [
         INTRODUCTION,
-        f"## Task\n\n{schema['description']}\n",
-        *(_table(path, node) for path, node in _objects(schema) if path),
+        f"## Task\n\n{task['description']}\n",
+        *(_table(path, node) for path, node in _objects(task) if path),
+        f"## TaskQueue\n\n{queue['description']}\n",
+        *(_table(f"TaskQueue.{path}", node) for path, node in _objects(queue) if path),
+        DEFINITIONS,
+        *(_table(f"TaskDefinition.{path}", node) for path, node in _objects(definition) if path),
         _what_may_change(),
-        _rules(schema),
+        _rules(task, definition),
         _states(),
         _error_codes(),
         _words("Reasons", Reason, "The reason of a state, where it is not an error code."),
@@ -61,8 +77,8 @@ def api_page(schema: JSON) -> str:
 
 
 def _objects(node: JSON, path: str = "") -> Iterator[tuple[str, JSON]]:
-    """Every object of ours with its path, outer ones first; a pod template is Kubernetes' own."""
-    if "properties" not in node or path in ("metadata", "spec.template"):
+    """Every object of ours with its path, outer ones first. A template is Kubernetes' own, defaults are a Task's."""
+    if "properties" not in node or path.endswith(("metadata", "template", "versions[].defaults")):
         return
     yield path, node
     for name, sub in node["properties"].items():
@@ -77,7 +93,7 @@ def _table(path: str, node: JSON) -> str:
         (
             f"`{name}`",
             _type(sub),
-            "required" if name in required else _default(sub.get("default", defaults.get(name))),
+            "required" if name in required else _default(sub, defaults.get(name)),
             _bounds(sub),
             sub["description"],
         )
@@ -98,14 +114,16 @@ def _type(node: JSON) -> str:
             return str(word)
 
 
-def _default(value: object) -> str:
-    match value:
-        case None | {}:
+def _default(node: JSON, of_the_whole: object) -> str:
+    match node.get("default", node.get(INHERITED, of_the_whole)):
+        case None:
+            return "its definition's" if INHERITED in node else ""
+        case dict():
             return ""
-        case bool():
-            return f"`{str(value).lower()}`"
-        case _:
-            return f"`{value}`"
+        case value if INHERITED in node:
+            return f"`{in_json(value)}`, or its definition's"
+        case value:
+            return f"`{in_json(value)}`"
 
 
 def _bounds(node: JSON) -> str:
@@ -141,15 +159,18 @@ def _from(minimum: int) -> str:
 def _what_may_change() -> str:
     return (
         "## What may change\n\n"
-        f"Of a spec, {_quoted(MUTABLE)} at any time; {_quoted(MUTABLE_WITH_A_RERUN)} in a write that also raises"
-        " `rerun`, on a Task that is Finished; nothing else.\n"
+        f"Of a Task's spec, {_quoted(MUTABLE)} at any time; {_quoted(MUTABLE_WITH_A_RERUN)} in a write that also raises"
+        " `rerun`, on a Task that is Finished; nothing else.\n\n"
+        "Of a definition, versions may be added to `versions` and taken away from it, and `retired` at any time; a"
+        " version never changes once it is written.\n"
     )
 
 
-def _rules(schema: JSON) -> str:
+def _rules(*schemas: JSON) -> str:
     """Every rule as the sentence that a person reads when it is broken, with the path that the API server names."""
     lines = [
         (f"`{(path + each.get('fieldPath', '')).removeprefix('.')}`", f"{each['message']}.")
+        for schema in schemas
         for path, node in _carriers(schema)
         for each in node["x-kubernetes-validations"]
         if "must stay as it was" not in each["message"]  # a section of its own has these

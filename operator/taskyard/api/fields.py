@@ -55,6 +55,7 @@ DnsLabel = Annotated[str, StringConstraints(max_length=MAX_CONTAINER_NAME, patte
 DnsSubdomain = Annotated[str, StringConstraints(max_length=MAX_NAME, pattern=DNS_SUBDOMAIN)]
 LabelValue = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL_VALUE, pattern=LABEL_VALUE)]
 ObjectName = Annotated[str, StringConstraints(max_length=MAX_NAME)]
+Uid = Annotated[str, StringConstraints(max_length=64)]
 # The identity of an operator: the name of its pod, and a suffix that tells two lives of it apart.
 Identity = Annotated[str, StringConstraints(max_length=316)]
 ReasonWord = Annotated[str, StringConstraints(max_length=128, pattern=CAMEL_CASE_WORD)]

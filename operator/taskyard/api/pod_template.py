@@ -38,6 +38,12 @@ MAX_CONTAINERS = 64
 MAX_CONTAINER_NAME = 63
 DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
+ABOUT_TEMPLATES = (
+    "What to run: a pod template, as in a Job. `kubectl explain pod.spec` describes its fields."
+    " `restartPolicy` is `Never`, the grace period 5 s where none is set, and no token is mounted unless"
+    " `serviceAccountName` is set."
+)
+
 POD_RULES = [
     rule(
         "!has(self.restartPolicy) || self.restartPolicy == 'Never'",
@@ -63,6 +69,13 @@ CONTAINER_RULES = [
         forbidden=True,
     ),
 ]
+SAME_ORDER = rule(
+    "self.map(each, each.name) == oldSelf.map(each, each.name)",
+    "the order of containers must stay as it was: the first is the main one, and init containers run in turn",
+    forbidden=True,
+)
+"""To `==` two lists by name are the same in any order."""
+
 INIT_CONTAINER_RULES = [
     rule(
         "!has(self.restartPolicy) || self.restartPolicy == 'Always'",
@@ -82,7 +95,7 @@ INIT_CONTAINER_RULES = [
 
 @cache
 def pod_template_schema() -> JSON:
-    """The structural schema of `template`, with the rules that keep a run to one pod that runs once."""
+    """The structural schema of every `template`, with the rules that keep a run to one pod that runs once."""
     client = V1PodTemplateSpec.model_json_schema(by_alias=True)
     models = client["$defs"]
     for model, field in QUANTITIES:
@@ -96,11 +109,6 @@ def pod_template_schema() -> JSON:
 
     template = without_descriptions(structural(client))
     template["required"] = ["spec"]
-    template["description"] = (
-        "What to run: a pod template, as in a Job. `kubectl explain pod.spec` describes its fields."
-        " `restartPolicy` is `Never`, the grace period 5 s where none is set, and no token is mounted unless"
-        " `serviceAccountName` is set. Give this or `definitionRef`. It never changes."
-    )
     pod = template["properties"]["spec"]
     pod["description"] = "The pod of each run: see `kubectl explain pod.spec`."
     pod["x-kubernetes-validations"] = POD_RULES
@@ -116,6 +124,7 @@ def _named_once(containers: JSON, *, rules: list[JSON]) -> None:
     containers["maxItems"] = MAX_CONTAINERS
     containers["x-kubernetes-list-type"] = "map"
     containers["x-kubernetes-list-map-keys"] = ["name"]
+    containers["x-kubernetes-validations"] = [SAME_ORDER]
     containers["items"]["x-kubernetes-validations"] = rules
     # What every Job with it would be refused for is refused here, where the user is still looking.
     item = containers["items"]

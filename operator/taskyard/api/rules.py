@@ -6,8 +6,9 @@ unbounded. `input` has no type, and CEL sees such a field through `dyn()` only.
 """
 
 from taskyard.api.schema import JSON, rule
+from taskyard.core.defaults import DEFAULTABLE
 
-MUTABLE = ("suspend", "cancel", "rerun", "priority", "ttlSecondsAfterFinished")
+MUTABLE = ("suspend", "release", "cancel", "rerun", "priority", "ttlSecondsAfterFinished")
 """What may be edited at any time."""
 
 MUTABLE_WITH_A_RERUN = ("runAt", "goodUntil", "deadline")
@@ -28,14 +29,14 @@ ORDER = (
 
 RETRY = [
     rule(
-        "!has(self.intervalsSeconds) || (!has(self.delaySeconds) && self.backoff == 'Constant')",
+        "!has(self.intervalsSeconds) || (!has(self.delaySeconds)"
+        " && (!has(self.backoff) || self.backoff == 'Constant'))",
         "`intervalsSeconds` must not stand beside `delaySeconds`, nor beside a `backoff` other than `Constant`:"
         " delays are a list or a curve",
         field=".intervalsSeconds",
         forbidden=True,
     ),
     rule(
-        # The schema's default for `retry` is `{}`, and the API server tries the rules on just that.
         "!has(self.backoff) || self.backoff == 'Constant'"
         " || has(self.delaySeconds) || has(self.intervalsSeconds)",
         "`delaySeconds` must be given with a `backoff` other than `Constant`: it is what grows",
@@ -43,12 +44,11 @@ RETRY = [
         missing=True,
     ),
     rule(
-        "!has(self.intervalsSeconds) || size(self.intervalsSeconds) == self.limit",
-        "`intervalsSeconds` must have as many items as `limit`: one delay a retry",
+        "!has(self.intervalsSeconds) || (has(self.limit) && size(self.intervalsSeconds) == self.limit)",
+        "`intervalsSeconds` must have as many items as the `limit` beside it: one delay a retry",
         field=".intervalsSeconds",
     ),
 ]
-
 
 WHAT_TO_RUN = [
     rule(
@@ -81,6 +81,27 @@ RERUN = [
 ]
 
 
+RETIRED = rule(
+    "!has(self.retired) || self.retired.all(each, self.versions.exists(there, there.version == each))",
+    "`retired` must name only what is in `versions`",
+    field=".retired",
+)
+# Of an item of `versions`, which the API server compares with the one of the same name.
+VERSION = [
+    rule(
+        "self == oldSelf",
+        "a version in `versions` must stay as it was written; add another version instead",
+        forbidden=True,
+    ),
+    rule(
+        "!has(self.defaults) || !has(self.defaults.mainContainer)"
+        " || self.template.spec.containers.exists(each, each.name == self.defaults.mainContainer)",
+        "`mainContainer` must be the name of one of the `containers` of `template`",
+        field=".defaults.mainContainer",
+    ),
+]
+
+
 def add_rules(task: JSON) -> None:
     """Put the rules into the structural schema of `Task`, each where it can see what it is about."""
     spec = task["properties"]["spec"]
@@ -96,6 +117,35 @@ def add_rules(task: JSON) -> None:
         *(_fixed(name, fields[name]) for name in fixed),
     ]
     fields["retry"]["x-kubernetes-validations"] = RETRY
+
+
+def add_definition_rules(definition: JSON) -> None:
+    """Put the rules into the structural schema of a kind of definitions."""
+    spec = definition["properties"]["spec"]
+    version = spec["properties"]["versions"]["items"]
+    defaults = version["properties"]["defaults"]
+    spec["x-kubernetes-validations"] = [RETIRED]
+    version["x-kubernetes-validations"] = VERSION
+    defaults["x-kubernetes-validations"] = [
+        _in_order(*each) for each in ORDER if {each[0], each[2]} <= set(DEFAULTABLE)
+    ]
+    defaults["properties"]["retry"]["x-kubernetes-validations"] = RETRY
+
+
+def tell_what_may_change(fields: JSON) -> None:
+    """End the description of each field of a Task's spec with when it may change."""
+    for name, field in fields.items():
+        field["description"] += f" {_when_it_may_change(name)}"
+
+
+def _when_it_may_change(name: str) -> str:
+    if name == "rerun":
+        return "It never falls."
+    if name in MUTABLE:
+        return "It may be changed at any time."
+    if name in MUTABLE_WITH_A_RERUN:
+        return "It may be changed only together with `rerun`."
+    return "It never changes."
 
 
 def _not_both(absolute: str, relative: str) -> JSON:

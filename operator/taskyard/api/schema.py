@@ -7,7 +7,8 @@ A CRD takes a dialect: every node has one type, and nothing points elsewhere. So
   `null` is no type in a CRD (the API server drops nulls from fields that are not nullable).
 - `anyOf: [integer, string]`, the client's way to say port, becomes `x-kubernetes-int-or-string`. Any other
   union has no structural form and is an error here, not a surprise in the cluster.
-- `default: null` goes: it is the absence of a default. Real defaults stay; the schema is their one place.
+- `default: null` goes: it is the absence of a default. Real defaults stay: the API server fills them in. One that a
+  definition may replace is a mark (`INHERITED`) instead, for those who tell of it, and is no part of a CRD.
 - `additionalProperties: false` goes: next to `properties` a CRD forbids it, and does not need it. The API
   server refuses unknown fields by itself when asked for strict validation, which kubectl does; hence the path
   of a misspelt field.
@@ -15,6 +16,7 @@ A CRD takes a dialect: every node has one type, and nothing points elsewhere. So
 - `title` goes: it repeats the name of the field.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 JSON = dict[str, Any]
@@ -22,6 +24,11 @@ JSON = dict[str, Any]
 INT_OR_STRING: JSON = {"x-kubernetes-int-or-string": True}
 # The one node without a type: what a user's programs say to each other is theirs, `null` included.
 ANY_JSON: JSON = {"x-kubernetes-preserve-unknown-fields": True, "nullable": True}
+# A copy of what a user wrote elsewhere, under a schema that may have changed since.
+ANY_OBJECT: JSON = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+# The mark of a field that a definition may have a default for: what it is without one, or None.
+INHERITED = "inherited"
 
 
 def structural(schema: JSON) -> JSON:
@@ -40,19 +47,38 @@ def without_descriptions(schema: JSON) -> JSON:
     return silent
 
 
+def mark_inherited(fields: JSON, names: Iterable[str], built_in: Mapping[str, Any]) -> None:
+    """Mark those fields that are taken from elsewhere where they are silent; of an object with defaults, its fields."""
+    for name in names:
+        match built_in.get(name):
+            case Mapping() as inner:
+                mark_inherited(fields[name]["properties"], fields[name]["properties"], inner)
+            case value:
+                fields[name][INHERITED] = value
+
+
 def with_defaults_told(schema: JSON) -> JSON:
-    """The same structural schema; each description ends with the field's default, which `kubectl explain` lacks."""
-    told = dict(schema)
-    match schema.get("default"):
+    """The same structural schema without marks; each description ends with the field's default, which `kubectl
+    explain` lacks."""
+    told = {key: value for key, value in schema.items() if key != INHERITED}
+    match schema.get("default", schema.get(INHERITED)):
+        case None if INHERITED in schema:
+            told["description"] += " Default: its definition's, if that has one."
         case None | dict():
             pass
-        case bool(value):
-            told["description"] += f" Default: `{str(value).lower()}`."
         case value:
-            told["description"] += f" Default: `{value}`."
+            unless = ", unless its definition has another" if INHERITED in schema else ""
+            told["description"] += f" Default: `{in_json(value)}`{unless}."
     if "properties" in schema:
         told["properties"] = {name: with_defaults_told(sub) for name, sub in schema["properties"].items()}
+    if "items" in schema:
+        told["items"] = with_defaults_told(schema["items"])
     return told
+
+
+def in_json(value: object) -> str:
+    """A plain value as a manifest has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def rule(

@@ -1,6 +1,7 @@
 """`spec` of a Task: what is wanted. Field names, bounds and descriptions are the API; `kubectl explain` prints them.
 
-Every default is in the schema and nowhere else: the API server fills it in.
+A default that stands here is filled in by the API server. What a definition may have a default for has none: see
+`core.defaults`. When a field may change is told by `rules`, for all of them alike.
 """
 
 from typing import Annotated, Any
@@ -23,20 +24,25 @@ from taskyard.api.fields import (
     Seconds,
     whole,
 )
-from taskyard.api.pod_template import pod_template_schema
+from taskyard.api.pod_template import ABOUT_TEMPLATES, pod_template_schema
 from taskyard.core.words import (
     CODE_LIMIT,
+    DEPENDENCIES_LIMIT,
     INPUT_LIMIT,
     Backoff,
     DeadLetterPolicy,
     DefinitionKind,
     LogPolicy,
+    OnDependencyFailure,
+    OnDuplicate,
     OnShutdown,
+    Requires,
 )
 
 MAX_RETRIES = 1000
 FAILING_EXIT_CODES = 255
 MAX_CODES = 64
+MAX_KEY = 253
 
 PodTemplate = Annotated[dict[str, Any], WithJsonSchema(pod_template_schema())]
 Intervals = Annotated[list[Delay], Field(max_length=MAX_RETRIES, json_schema_extra=LIST_ATOMIC)]
@@ -46,6 +52,13 @@ ExitCodes = Annotated[
 ]
 ExpectedCode = Annotated[str, StringConstraints(min_length=1, max_length=CODE_LIMIT)]
 Codes = Annotated[list[ExpectedCode], Field(min_length=1, max_length=MAX_CODES, json_schema_extra=LIST_SET)]
+IdempotencyKey = Annotated[
+    str,
+    StringConstraints(
+        min_length=1, max_length=MAX_KEY, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._:/@+-]*[A-Za-z0-9])?$"
+    ),
+]
+Dependencies = Annotated[list[DnsSubdomain], Field(max_length=DEPENDENCIES_LIMIT, json_schema_extra=LIST_SET)]
 
 
 class DefinitionRef(Model):
@@ -79,11 +92,11 @@ class Expected(Model):
 class Retry(Model):
     """When a run that did not succeed is followed by another."""
 
-    limit: Annotated[int, whole(0, MAX_RETRIES)] = Field(
-        0, description="How many retries follow the task's own failures. 0: the first failure is final."
+    limit: Annotated[int, whole(0, MAX_RETRIES)] | None = Field(
+        None, description="How many retries follow the task's own failures. 0: the first failure is final."
     )
-    backoff: Backoff = Field(
-        Backoff.CONSTANT,
+    backoff: Backoff | None = Field(
+        None,
         description="How the delay grows from retry to retry: not at all, by `delaySeconds` each time, twofold,"
         " or to a random part of twofold.",
     )
@@ -92,20 +105,21 @@ class Retry(Model):
         description="The base d of the delay before retry n, from 1: d (`Constant`), d·n (`Linear`), d·2ⁿ"
         " (`Exponential`), or a random part of d·2ⁿ (`ExponentialJitter`). Absent: at once.",
     )
-    max_delay_seconds: Seconds = Field(
-        3600, description="No delay that `backoff` gives is longer, the first included."
+    max_delay_seconds: Seconds | None = Field(
+        None, description="No delay that `backoff` gives is longer, the first included."
     )
     intervals_seconds: Intervals | None = Field(
         None,
-        description="The delay before each retry, one item a retry: instead of `backoff` and `delaySeconds`.",
+        description="The delay before each retry, one item a retry, with `limit` beside it: instead of `backoff`"
+        " and `delaySeconds`.",
     )
     expected: Expected | None = Field(
         None,
         description="Which failures are retried, a timeout always among them; any other is final at once."
         " Absent: all are.",
     )
-    infrastructure_limit: Annotated[int, whole(0, MAX_RETRIES)] = Field(
-        5,
+    infrastructure_limit: Annotated[int, whole(0, MAX_RETRIES)] | None = Field(
+        None,
         description="How many runs may be lost to the cluster (pod deleted, node dead, preempted) and made good"
         " by another: a budget of its own. 0: a task that may have run is never run again.",
     )
@@ -114,124 +128,143 @@ class Retry(Model):
 class TaskSpec(Model):
     """What is wanted."""
 
-    template: PodTemplate | None = None
+    template: PodTemplate | None = Field(None, description=f"{ABOUT_TEMPLATES} Give this or `definitionRef`.")
     definition_ref: DefinitionRef | None = Field(
         None,
-        description="What to run: a version of a registered task type. Give this or `template`. Nothing can be"
-        " registered yet: a Task that names a definition is Dropped after a grace period of a minute. It never"
-        " changes.",
+        description="What to run: a version of a registered task type, whose defaults hold where this Task is silent."
+        " Give this or `template`. A Task whose definition's name or version is not registered is Dropped after a"
+        " grace period of a minute.",
     )
     main_container: DnsLabel | None = Field(
         None,
-        description="The container whose exit code and message count. Default: the first container of the"
-        " template. It never changes.",
+        description="The container whose exit code and message count. Absent: the first container of the"
+        " template.",
     )
     input: AnyJson = Field(
         None,
         description="What the task works on: any JSON. The main container finds it as `TASKYARD_INPUT`. At most"
-        f" {INPUT_LIMIT // 1024} KiB: a larger one makes the task an Exception, `MalformedPayload`."
-        " It never changes.",
+        f" {INPUT_LIMIT // 1024} KiB: a larger one makes the task an Exception, `MalformedPayload`.",
     )
     queue_name: DnsLabel = Field(
         "default",
         description="The queue that the task waits in. `default` is there without being made, and is the only one so"
-        " far; in any other the task waits, with `QueueNotFound`. It never changes.",
+        " far; in any other the task waits, with `QueueNotFound`.",
     )
-    priority: Priority = Field(
-        0, description="Tasks of a higher priority leave the queue first. It may be changed at any time."
-    )
+    priority: Priority | None = Field(None, description="Tasks of a higher priority leave the queue first.")
     run_at: Instant | None = Field(
         None,
         description="Not before this time, as in `2026-01-31T12:00:00Z`. Absent, and no"
-        " `startDelaySeconds`: at once. It may be changed only together with `rerun`.",
+        " `startDelaySeconds`: at once.",
     )
     start_delay_seconds: Delay | None = Field(
         None,
-        description="`runAt` in seconds from the submission, or from the rerun. It never changes.",
+        description="`runAt` in seconds from the submission, or from the rerun.",
     )
     good_until: Instant | None = Field(
         None,
         description="The task must have started by this time, as in `2026-01-31T12:00:00Z`; else it is Expired."
-        " Absent, and no `goodForSeconds`: it may start at any time. It may be changed only together with `rerun`.",
+        " Absent, and no `goodForSeconds`: it may start at any time.",
     )
     good_for_seconds: Seconds | None = Field(
         None,
-        description="`goodUntil` in seconds from the submission, or from the rerun. It never changes.",
+        description="`goodUntil` in seconds from the submission, or from the rerun.",
     )
     deadline: Instant | None = Field(
         None,
         description="The task must be resolved by this time, as in `2026-01-31T12:00:00Z`, in whatever state it"
         " is; else it is stopped and an Exception, `DeadlineExceeded`. Absent, and no `deadlineSeconds`: it may"
-        " take for ever. It may be changed only together with `rerun`.",
+        " take for ever.",
     )
     deadline_seconds: Seconds | None = Field(
         None,
-        description="`deadline` in seconds from the submission, or from the rerun. It never changes.",
+        description="`deadline` in seconds from the submission, or from the rerun.",
     )
-    schedule_timeout_seconds: Seconds = Field(
-        900,
+    schedule_timeout_seconds: Seconds | None = Field(
+        None,
         description="How long a claimed task may be without a node before its claim is given back; no retry is"
-        " spent. It never changes.",
+        " spent.",
     )
-    start_timeout_seconds: Seconds = Field(
-        600,
+    start_timeout_seconds: Seconds | None = Field(
+        None,
         description="How long the main container may take to start, once there is a node, before the claim is given"
         " back; no retry is spent. Init containers count into it; once one has run, it is a loss instead, of"
-        " `retry.infrastructureLimit`. It never changes.",
+        " `retry.infrastructureLimit`.",
     )
-    start_limit: Annotated[int, whole(1, 100)] = Field(
-        3,
+    start_limit: Annotated[int, whole(1, 100)] | None = Field(
+        None,
         description="How often the task may fail to start before it is an Exception, `StartFailed`. Lack of room in"
-        " the cluster does not count. It never changes.",
+        " the cluster does not count.",
     )
     timeout_seconds: Seconds | None = Field(
         None,
         description="How long a run may take from the start of the main container: then SIGTERM, and SIGKILL after"
         " the template's `terminationGracePeriodSeconds` (5 where it sets none). A failure, and retried as such."
-        " Absent: as long as it takes. It never changes.",
+        " Absent: as long as it takes.",
     )
-    retry: Retry = Field(
-        default_factory=Retry,
-        description="What follows a run that did not succeed. It never changes.",
-        json_schema_extra={"default": {}},
-    )
+    retry: Retry | None = Field(None, description="What follows a run that did not succeed.")
     unreachable_timeout_seconds: Seconds | None = Field(
         None,
         description="After so long, a pod on a node that cannot be reached is given up for lost and deleted by"
-        " force: two pods may then be at work. Absent: the node is waited for. It never changes.",
+        " force: two pods may then be at work. Absent: the node is waited for.",
+    )
+    dependencies: Dependencies | None = Field(
+        None,
+        description="Tasks of this namespace that must come to an end first; one that is not there yet is waited for."
+        " A task may name itself: it is then held until `release`.",
+    )
+    requires: Requires = Field(
+        Requires.ALL_COMPLETED,
+        description="What every dependency must come to: `Completed` (`AllCompleted`), or any terminal state"
+        " (`AllResolved`).",
+    )
+    on_dependency_failure: OnDependencyFailure = Field(
+        OnDependencyFailure.FAIL,
+        description="When a dependency did not end as it must: the task is an Exception, `DependencyFailed` (`Fail`),"
+        " or it waits, until its deadline, for a rerun of the dependency (`Wait`).",
+    )
+    idempotency_key: IdempotencyKey | None = Field(
+        None,
+        description="Of all Tasks of the namespace with this key one is at work at a time; what becomes of the others"
+        " `onDuplicate` says.",
+    )
+    on_duplicate: OnDuplicate = Field(
+        OnDuplicate.SKIP,
+        description="When another Task has the same `idempotencyKey`: this one is Dropped, `Duplicate`, if the other"
+        " has completed, runs, or came first (`Skip`); it takes the place of those before it, which are Cancelled"
+        " (`Replace`); or it waits until they have ended (`Queue`).",
     )
     suspend: bool = Field(
         False,
-        description="Hold the task back while true; what is claimed or runs goes on. It may be changed at any time.",
+        description="Hold the task back while true; what is claimed or runs goes on.",
     )
+    release: bool = Field(False, description="Whatever its dependencies say, it may run.")
     cancel: bool = Field(
         False,
-        description="Stop the task: it becomes Cancelled once no pod of it runs. It may be changed at any time;"
-        " a Task that is Finished stays as it is.",
+        description="Stop the task: it becomes Cancelled once no pod of it runs. A Task that is Finished stays"
+        " as it is.",
     )
     rerun: Count = Field(
         0,
         description="Raise it on a Task that is Finished for a fresh run: budgets start anew, the history is kept."
-        " It never falls, needs `cancel: false`, and does nothing on a Task that is not Finished.",
+        " It needs `cancel: false`, and does nothing on a Task that is not Finished.",
     )
-    on_shutdown: OnShutdown = Field(
-        OnShutdown.RESUBMIT,
+    on_shutdown: OnShutdown | None = Field(
+        None,
         description="When the node of a run is drained: the task goes back to its queue and spends no budget"
         " (`Resubmit`), or it is Stalled (`Stop`). With `Continue` evictions of its pod are refused until it"
-        " ends, or until the operator's own limit, a day by default; then it is as with `Resubmit`. It never changes.",
+        " ends, or until the operator's own limit, a day by default; then it is as with `Resubmit`.",
     )
-    dead_letter_policy: DeadLetterPolicy = Field(
-        DeadLetterPolicy.NONE,
+    dead_letter_policy: DeadLetterPolicy | None = Field(
+        None,
         description="Whether a task that did not succeed goes with its TTL (`None`), or is kept for inspection and"
-        " another run (`Save`). It never changes.",
+        " another run (`Save`).",
     )
-    logs: LogPolicy = Field(
-        LogPolicy.ON_FAILURE,
+    logs: LogPolicy | None = Field(
+        None,
         description="When the end of the last run's log, 8 KiB of stdout and stderr, is kept in `status.logTail`: when"
-        " the task did not succeed (`OnFailure`), also when it did (`Always`), or never (`None`). It never changes.",
+        " the task did not succeed (`OnFailure`), also when it did (`Always`), or never (`None`).",
     )
-    ttl_seconds_after_finished: Annotated[int, whole(0, 10 * YEAR)] = Field(
-        86400,
-        description="How long the Task is kept once it is Finished; then it is deleted. It may be changed at any"
-        " time.",
+    ttl_seconds_after_finished: Annotated[int, whole(0, 10 * YEAR)] | None = Field(
+        None,
+        description="How long the Task is kept once it is Finished; then it is deleted.",
     )

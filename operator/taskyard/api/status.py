@@ -2,27 +2,43 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, WithJsonSchema
 
 from taskyard.api.fields import (
     LIST_ATOMIC,
     LIST_SET,
+    YEAR,
     AnyJson,
     Code,
     Count,
+    DnsLabel,
+    DnsSubdomain,
     ExitCode,
     Generation,
     Identity,
+    LabelValue,
     Message,
     Model,
     ObjectName,
     ReasonWord,
     Signal,
+    Uid,
     list_map,
+    whole,
 )
-from taskyard.core.words import LOG_LIMIT, RUNS_KEPT, Flaw, Phase, State, StopReason
+from taskyard.api.schema import ANY_OBJECT
+from taskyard.core.words import (
+    DEPENDENCIES_LIMIT,
+    LOG_LIMIT,
+    RUNS_KEPT,
+    DefinitionKind,
+    Flaw,
+    Phase,
+    State,
+    StopReason,
+)
 
 
 class ConditionStatus(StrEnum):
@@ -83,6 +99,39 @@ class Stop(Model):
     requested_at: datetime | None = Field(None, description="When that was decided.")
 
 
+class Dependency(Model):
+    """What was seen of a Task that this one waits for."""
+
+    name: DnsSubdomain = Field(description="The name of the Task.")
+    uid: Uid | None = Field(
+        None, description="The Task that was found under that name; absent until there is one."
+    )
+    state: State | None = Field(None, description="The terminal state that it came to; absent until then.")
+    previous_uid: Uid | None = Field(
+        None, description="Another Task that was found under that name before, and was deleted."
+    )
+
+
+GracePeriod = Annotated[int, whole(0, YEAR)]
+Digest = Annotated[str, StringConstraints(max_length=64)]
+# Not the schema of a definition's defaults: what was taken is kept, also by a CRD that has become stricter since.
+Taken = Annotated[dict[str, Any], WithJsonSchema(ANY_OBJECT)]
+
+
+class Definition(Model):
+    """What was taken from the definition when the task was first claimed."""
+
+    kind: DefinitionKind | None = Field(None, description="The kind of the definition.")
+    uid: Uid | None = Field(None, description="The definition itself; another of its name is another.")
+    version: LabelValue | None = Field(None, description="Its version.")
+    digest: Digest | None = Field(None, description="A digest of all that the version said.")
+    main_container: DnsLabel | None = Field(
+        None, description="The main container, unless the Task names another."
+    )
+    grace_period_seconds: GracePeriod | None = Field(None, description="The grace period of its template.")
+    defaults: Taken | None = Field(None, description="Its defaults, as they were written.")
+
+
 class Waiting(Model):
     """Something that keeps the task from running, now."""
 
@@ -115,6 +164,9 @@ class Run(Model):
 
 
 Conditions = Annotated[list[Condition], Field(max_length=8, json_schema_extra=list_map("type"))]
+Dependencies = Annotated[
+    list[Dependency], Field(max_length=DEPENDENCIES_LIMIT, json_schema_extra=list_map("name"))
+]
 Waits = Annotated[list[Waiting], Field(max_length=32, json_schema_extra=LIST_ATOMIC)]
 LogTail = Annotated[str, StringConstraints(max_length=LOG_LIMIT)]
 Runs = Annotated[list[Run], Field(max_length=RUNS_KEPT, json_schema_extra=list_map("number"))]
@@ -183,6 +235,15 @@ class TaskStatus(Model):
     updated_at: datetime | None = Field(None, description="When this status was last written.")
     stop: Stop | None = Field(
         None, description="The stop that is under way, recorded before anything is stopped."
+    )
+    dependencies: Dependencies | None = Field(
+        None,
+        description="What was seen of the Tasks that it depends on: one that has ended stays so when it is deleted.",
+    )
+    definition: Definition | None = Field(
+        None,
+        description="What was taken from the definition when the task was first claimed: later edits of the"
+        " definition change nothing.",
     )
     waiting: Waits | None = Field(
         None,

@@ -36,10 +36,16 @@ def deadline(task: Task) -> datetime | None:
     return task.spec.deadline or _later(task, task.spec.deadline_after)
 
 
-def schedule_by(task: Task) -> datetime | None:
-    """When a claim whose pod has no node is given back; its time, too, has lost its fraction of a second."""
+def schedule_by(task: Task, pod: Pod | None = None) -> datetime | None:
+    """When a claim whose pod has no node is given back; its time, too, has lost its fraction of a second.
+
+    A pod that was long in coming is given its time from then on: something else held it.
+    """
     claimed_at = task.status.claimed_at
-    return claimed_at + task.spec.schedule_timeout + A_SECOND if claimed_at is not None else None
+    if claimed_at is None:
+        return None
+    since = claimed_at if pod is None else max(claimed_at, pod.created_at)
+    return since + task.spec.schedule_timeout + A_SECOND
 
 
 def start_by(task: Task, pod: Pod) -> datetime | None:

@@ -8,25 +8,29 @@ the next rung, or nothing.
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
-from taskyard.core import clocks, launch, logs, manifest, outcome, say, stopping, verdict, waiting
-from taskyard.core.model import (
-    CreateJob,
-    Decision,
-    DeleteJob,
-    DeletePod,
-    DeleteTask,
-    Error,
-    Look,
-    Pod,
-    ReadLog,
-    Run,
-    Snapshot,
-    Status,
-    Task,
-    Unshield,
+from taskyard.core import (
+    clocks,
+    definitions,
+    dependencies,
+    duplicates,
+    kueue,
+    launch,
+    logs,
+    manifest,
+    outcome,
+    resting,
+    say,
+    stopping,
+    verdict,
+    waiting,
 )
+from taskyard.core.actions import Ask, Decision, DeleteJob, DeletePod, Look, ReadLog, Unshield
+from taskyard.core.model import Error, Pod, Run, Snapshot, Status, Task, Wait
 from taskyard.core.words import ACTIVE_STATES, ErrorCode, Reason, State, StopReason
+
+ORPHANED: Final = StopReason.LOST, "its Job was deleted and the pod left behind, an orphan"
 
 
 def decide(snapshot: Snapshot, now: datetime) -> Decision:
@@ -35,10 +39,14 @@ def decide(snapshot: Snapshot, now: datetime) -> Decision:
         return Decision(Look())
     if (pod := stray(snapshot)) is not None:
         # Only the API server knows which attempt is current: the cache may lag behind another's claim.
-        return Decision(Look()) if snapshot.live is None else Decision(DeletePod(pod))
+        if snapshot.live is None:
+            return Decision(Look())
+        if is_orphan_of_claim(snapshot, pod):
+            return stopping.request(snapshot, ORPHANED, now)
+        return Decision(DeletePod(pod))
     state = snapshot.task.status.state
     if state.is_terminal:
-        return rest(snapshot, now)
+        return resting.of_resolved(snapshot, now)
     if state in ACTIVE_STATES:
         return follow(snapshot, now)
     return wait(snapshot, now)
@@ -50,6 +58,15 @@ def stray(snapshot: Snapshot) -> Pod | None:
         if pod.is_alive and not pod.deleting and not is_of_run(pod, snapshot.task):
             return pod
     return None
+
+
+def is_orphan_of_claim(snapshot: Snapshot, pod: Pod) -> bool:
+    """Whether a stray is what is left of a claim whose Job was deleted without it. It may have run: that is a loss."""
+    status = snapshot.task.status
+    assert snapshot.live is not None
+    is_claim = status.state is State.CLAIMED and status.stop is None and status.recorded_run is None
+    is_jobless = snapshot.live.job is None or snapshot.live.job.deleting
+    return is_claim and is_jobless and pod.attempt == status.attempt and pod.owner is None
 
 
 def is_of_run(pod: Pod, task: Task) -> bool:
@@ -66,45 +83,6 @@ def is_of_run(pod: Pod, task: Task) -> bool:
     return pod.name == recorded.pod
 
 
-# Resolved.
-
-
-def rest(snapshot: Snapshot, now: datetime) -> Decision:
-    """Resolved: only a rerun leads out, and the time to live ends it."""
-    task = snapshot.task
-    if task.deleting:
-        return say.NOTHING
-    if task.spec.rerun > task.status.observed_rerun:
-        return say.write(snapshot, run_again(task.status, now))
-    if logs.is_awaited(task.spec, task.status):
-        return keep_log(snapshot)
-    delete_at = clocks.delete_at(task)
-    if clocks.has_struck(delete_at, now):
-        return Decision(DeleteTask())
-    return say.acknowledge(snapshot, wake_at=delete_at)
-
-
-def keep_log(snapshot: Snapshot) -> Decision:
-    """A success has its verdict already; now there is time for its log."""
-    status = snapshot.task.status
-    if snapshot.log is None:
-        return Decision(ReadLog(str(logs.pod_of(status))))
-    return say.write(snapshot, replace(status, log_tail=snapshot.log.tail))
-
-
-def run_again(status: Status, now: datetime) -> Status:
-    """As new, but for its identity and its history."""
-    return Status(
-        state=State.PENDING,
-        run=status.run + (status.recorded_run is not None),
-        attempt=status.attempt,
-        run_count=status.run_count,
-        submitted_at=status.submitted_at,
-        rerun_at=now,
-        runs=status.runs,
-    )
-
-
 # Waiting.
 
 
@@ -114,18 +92,32 @@ def wait(snapshot: Snapshot, now: datetime) -> Decision:
     is_busy = any(pod.is_alive for pod in snapshot.pods)
     if task.deleting:
         return say.NOTHING
+    if kueue.queues(task) and task.status.attempt > 0 and not is_busy:
+        # A Job that was taken back is Kueue's to resume, at any time: it goes before anything else is decided.
+        if snapshot.live is None:
+            return Decision(Look())
+        if (step := waiting.put_to_rest(snapshot, now)) is not None:
+            return step
     if task.spec.cancel and not is_busy:
-        return say.write(snapshot, outcome.cancelled(task, verdict.NO_EVIDENCE, now))
+        return end(snapshot, outcome.cancelled(task, verdict.NO_EVIDENCE, now))
+    if (said := duplicates.replacement(task)) is not None and not is_busy:
+        return end(snapshot, outcome.replaced(task, said, verdict.NO_EVIDENCE, now))
     if clocks.has_struck(clocks.deadline(task), now):
-        return say.write(snapshot, outcome.deadline_exceeded(task, verdict.NO_EVIDENCE, now))
+        return end(snapshot, outcome.deadline_exceeded(task, verdict.NO_EVIDENCE, now))
     if clocks.has_struck(clocks.good_until(task), now):
-        return say.write(snapshot, outcome.expired(task, verdict.NO_EVIDENCE, now))
+        return end(snapshot, outcome.expired(task, verdict.NO_EVIDENCE, now))
     lost = next((pod for pod in snapshot.pods if pod.is_alive and is_unreachable(pod, task, now)), None)
     if lost is not None:
         return abandon(snapshot, lost, now)
+    if (error := duplicates.of(snapshot)) is not None and not is_busy:
+        return skip(snapshot, error, now)
+    if (ask := dependencies.to_ask(snapshot)) is not None:
+        return Decision(ask)
+    if (error := dependencies.failure(snapshot)) is not None and not is_busy:
+        return doom(snapshot, error, now)
     reasons = waiting.holds(snapshot, now)
     if reasons and clocks.has_struck(waiting.dropped_at(snapshot, reasons, now), now):
-        return drop(snapshot, reasons[0].message, now)
+        return drop(snapshot, reasons[0], now)
     if reasons:
         return waiting.stay(snapshot, reasons, now)
     if task.status.attempt > 0 and snapshot.live is None:
@@ -135,9 +127,29 @@ def wait(snapshot: Snapshot, now: datetime) -> Decision:
     return claim(snapshot, now)
 
 
-def drop(snapshot: Snapshot, message: str, now: datetime) -> Decision:
-    """What it names to run is not there, and nobody brought it."""
-    error = Error(ErrorCode.DEFINITION_NOT_FOUND, message)
+def end(snapshot: Snapshot, status: Status) -> Decision:
+    """Resolved without a claim. What its definition gave it counts for what is still to come: its time to live."""
+    return say.write(snapshot, replace(status, definition=definitions.bound(snapshot)))
+
+
+def doom(snapshot: Snapshot, error: Error, now: datetime) -> Decision:
+    """What it depends on came to nothing, and it is not to wait for more."""
+    status = outcome.ended(snapshot.task, State.EXCEPTION, error, verdict.NO_EVIDENCE, now)
+    return end(snapshot, replace(status, dependencies=dependencies.seen(snapshot)))
+
+
+def skip(snapshot: Snapshot, error: Error, now: datetime) -> Decision:
+    """Another one has its key: it is one too many, for certain."""
+    if not snapshot.has_seen_rivals:
+        return Decision(Ask(rivals=True))
+    return end(snapshot, outcome.ended(snapshot.task, State.DROPPED, error, verdict.NO_EVIDENCE, now))
+
+
+def drop(snapshot: Snapshot, why: Wait, now: datetime) -> Decision:
+    """What it names to run is not there, for certain, and nobody brought it."""
+    if not snapshot.asked:
+        return Decision(Ask(definition=True))
+    error = Error(ErrorCode(why.reason), why.message)
     return say.write(snapshot, outcome.ended(snapshot.task, State.DROPPED, error, verdict.NO_EVIDENCE, now))
 
 
@@ -154,6 +166,8 @@ def claim(snapshot: Snapshot, now: datetime) -> Decision:
         next_retry_at=None,
         claimed_at=now,
         claimed_by=snapshot.claimer,
+        dependencies=dependencies.seen(snapshot),
+        definition=definitions.bound(snapshot),
         waiting=(),
     )
     return say.write(snapshot, status)
@@ -172,7 +186,15 @@ def follow(snapshot: Snapshot, now: datetime) -> Decision:
         return attend(snapshot, min(alive, key=_age), now)
     if over:
         pod = max(over, key=_age)
-        return resolve(snapshot, verdict.of_pod(pod, task), now, pod)
+        if (told_by := stopping.evidence_until(task, pod, now)) is not None:
+            return say.acknowledge(snapshot, told_by)
+        ending = verdict.of_pod(pod, task)
+        if isinstance(ending, verdict.Lost) and kueue.queues(task):
+            if snapshot.live is None:
+                return Decision(Look())
+            if kueue.holds(task, snapshot.live.job):
+                ending = replace(ending, message=kueue.PREEMPTED)
+        return resolve(snapshot, ending, now, pod)
     if any(pod.is_alive for pod in snapshot.pods):
         return outlive(snapshot, now)
     if task.status.state is State.CLAIMED and not pods and task.status.stop is None:
@@ -281,8 +303,7 @@ def adopt(snapshot: Snapshot, now: datetime) -> Decision | None:
         return Decision(Look())
     if snapshot.live.job is not None and not snapshot.live.job.deleting:
         return None
-    orphaned = StopReason.LOST, "its Job was deleted and the pod left behind, an orphan"
-    return stopping.request(snapshot, orphaned, now)
+    return stopping.request(snapshot, ORPHANED, now)
 
 
 def abandon(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
@@ -305,12 +326,13 @@ def close(snapshot: Snapshot, last_seen: Pod | None, now: datetime) -> Decision:
     task, job = snapshot.task, snapshot.live.job
     if task.status.stop is not None:
         if launch.is_unfenced(snapshot):
-            return Decision(CreateJob(is_placeholder=True))
+            return launch.take_for_nobody(snapshot)
         if (step := stopping.of_job(snapshot, now)) is not None:
             return say.noted(snapshot, step)
     elif job is not None and job.belongs_to(task) and not job.is_over:
-        gone = StopReason.LOST, "the pod was gone before the run had ended"
-        return stopping.request(snapshot, gone, now)
+        is_preempted = kueue.holds(task, job) and task.status.recorded_run is not None
+        said = kueue.PREEMPTED if is_preempted else "the pod was gone before the run had ended"
+        return stopping.request(snapshot, (StopReason.LOST, said), now)
     own = job if job is not None and job.belongs_to(task) else None
     return resolve(snapshot, verdict.without_pod(task, own, last_seen), now)
 

@@ -3,8 +3,9 @@
 from datetime import datetime, timedelta
 from typing import Final
 
-from taskyard.core import clocks, manifest, outcome, say, stopping, verdict
-from taskyard.core.model import CreateJob, Decision, Error, Look, Refusal, Shield, Snapshot
+from taskyard.core import clocks, duplicates, kueue, manifest, outcome, say, stopping, verdict
+from taskyard.core.actions import Ask, CreateJob, Decision, Look, Shield
+from taskyard.core.model import Error, Job, Json, Refusal, Snapshot, Status, Unregistered, Version
 from taskyard.core.words import ErrorCode, OnShutdown, Reason, State
 
 FIRST_LOOK: Final = timedelta(seconds=5)
@@ -17,16 +18,25 @@ def of_claim(snapshot: Snapshot, now: datetime) -> Decision | None:
     task, job, live = snapshot.task, snapshot.job, snapshot.live
     complaint = live.complaint if live is not None else None
     if job is not None and job.is_placeholder and job.belongs_to(task):
-        return say.write(snapshot, outcome.unclaimed(task, now))
+        return say.write(snapshot, unclaimed(snapshot, now))
     why = stopping.why(task, None, now, complaint)
     is_unasked = job is None and snapshot.refusal is None and not task.deleting
     if why is not None and why[0] in stopping.FOR_WANT_OF_A_NODE and is_unasked:
         return give_back(snapshot)  # nobody was there to ask for a pod: that is no fault of the task's
+    if why is not None and why[0] in stopping.FOR_WANT_OF_A_NODE and kueue.queues(task):
+        if live is None:
+            return Decision(Look())
+        by = kueue.schedule_by(task, live.job)
+        is_early = kueue.is_new(task, live.job) or (by is not None and now < by)
+        if kueue.holds(task, live.job) or is_early:
+            why = None
     if why is not None:
         return stopping.request(snapshot, why, now)
-    clock = clocks.next_of(now, stopping.strikes(task, None))
+    clock = clocks.next_of(now, (*stopping.strikes(task, None), kueue.schedule_by(task, job)))
     if job is None:
         return create_job(snapshot, now, clock)
+    if live is None and kueue.holds(task, job) and task.status.reason != Reason.JOB_SUSPENDED:
+        return held(snapshot, job, next_look(task.status.claimed_at or now, snapshot.looked_at))
     due = next_look(task.status.claimed_at or now, snapshot.looked_at)
     wake_at = clocks.next_of(now, (due, clock))
     if live is None:
@@ -41,8 +51,17 @@ def of_claim(snapshot: Snapshot, now: datetime) -> Decision | None:
         return None
     if not live.job.belongs_to(task):
         return say.acknowledge(snapshot, wake_at)
+    if kueue.holds(task, live.job):
+        return held(snapshot, live.job, wake_at)
     silent = f"the Job `{live.job.name}` has made no pod so far; `kubectl describe job` shows its events"
     return say.explain(snapshot, Reason.NO_POD, live.complaint or silent, wake_at)
+
+
+def held(snapshot: Snapshot, job: Job, wake_at: datetime | None) -> Decision:
+    """Kueue has not let it go yet; no clock of a start runs meanwhile."""
+    queue = snapshot.task.labels[kueue.QUEUE_NAME]
+    said = f"the Job `{job.name}` is suspended until Kueue lets it go from its queue `{queue}`"
+    return say.explain(snapshot, Reason.JOB_SUSPENDED, said, wake_at)
 
 
 def create_job(snapshot: Snapshot, now: datetime, clock: datetime | None) -> Decision:
@@ -56,6 +75,9 @@ def create_job(snapshot: Snapshot, now: datetime, clock: datetime | None) -> Dec
         return reject(snapshot, refusal, now)
     waited = refusal.at - (snapshot.task.status.claimed_at or refusal.at)
     again_at = refusal.at + min(max(waited, REFUSED_AGAIN_AFTER), LONGEST_WAIT_FOR_A_LOOK)
+    if now >= again_at and is_said_to_be_refused(snapshot) and not is_of_an_earlier_life(snapshot):
+        # From here on there may be one, as far as whoever comes next can tell.
+        return say.explain(snapshot, None, None, clock)
     if now >= again_at:
         return take_name(snapshot, now, clock)
     wake_at = clocks.next_of(now, (again_at, clock))
@@ -76,9 +98,55 @@ def take_name(snapshot: Snapshot, now: datetime, clock: datetime | None) -> Deci
         return give_back(snapshot)
     if not is_own and snapshot.live is None:
         return Decision(Look())
+    if isinstance(snapshot.definition, Unregistered):
+        return give_back(snapshot)
+    if snapshot.task.spec.idempotency_key is not None:
+        if not snapshot.has_seen_rivals:
+            return Decision(Ask(rivals=True))
+        if duplicates.contender(snapshot) is not None:
+            return give_back(snapshot)
     if snapshot.task.spec.on_shutdown is OnShutdown.CONTINUE and not snapshot.is_shielded:
         return Decision(Shield())
-    return Decision(CreateJob())
+    return Decision(CreateJob(template_of(snapshot)))
+
+
+def template_of(snapshot: Snapshot) -> Json | None:
+    """What to run, if it is not in the Task itself."""
+    match snapshot.definition:
+        case None:
+            return None
+        case Version(template=template):
+            return template
+        case Unregistered():
+            return manifest.nothing_to_run(snapshot.task)
+
+
+def unclaimed(snapshot: Snapshot, now: datetime) -> Status:
+    """What becomes of a claim whose Job nobody has made; or none that is left. Of an old one nobody can tell, and
+    whoever wants it at most once gets it so."""
+    task, definition = snapshot.task, snapshot.definition
+    if task.status.claimed_by == snapshot.claimer and not is_of_an_earlier_life(snapshot):
+        if isinstance(definition, Unregistered):
+            return outcome.unclaimed(task, definition.message, now)
+        if task.spec.idempotency_key is not None:
+            said = "another task with the same `idempotencyKey` was claimed at the same time"
+            return outcome.unclaimed(task, said, now)
+        if definition is not None:
+            return outcome.unclaimed(task, "its definition was not there for a moment", now)
+        return outcome.unclaimed(task, "another operator took its claimer for gone", now)
+    claimer = f"its claimer `{task.status.claimed_by}` is gone"
+    if is_said_to_be_refused(snapshot):
+        return outcome.unclaimed(task, f"{claimer}, and its Job had been refused: {task.status.message}", now)
+    if task.spec.retry.infrastructure_limit == 0:
+        lost = verdict.Lost(verdict.NO_EVIDENCE, f"{claimer}, and nobody knows whether it ran")
+        return outcome.lost(task, lost, now)
+    return outcome.unclaimed(task, f"{claimer}, and had made no Job", now)
+
+
+def is_said_to_be_refused(snapshot: Snapshot) -> bool:
+    """Whether, of a task that is to run at most once, it is on record that the API server's last word was no."""
+    task = snapshot.task
+    return task.spec.retry.infrastructure_limit == 0 and task.status.reason == Reason.JOB_REFUSED
 
 
 def is_of_an_earlier_life(snapshot: Snapshot) -> bool:
@@ -93,7 +161,11 @@ def give_back(snapshot: Snapshot) -> Decision:
     Its claimer may be late and not gone: no clock and no lease can tell. So a claim is given back by way of a Job
     that holds its name and makes no pod. Whoever comes late finds the name taken.
     """
-    return Decision(Look()) if snapshot.live is None else Decision(CreateJob(is_placeholder=True))
+    return Decision(Look()) if snapshot.live is None else take_for_nobody(snapshot)
+
+
+def take_for_nobody(snapshot: Snapshot) -> Decision:
+    return Decision(CreateJob(template_of(snapshot), is_placeholder=True))
 
 
 def is_unfenced(snapshot: Snapshot) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from taskyard.core import clocks
+from taskyard.core import clocks, kueue
 from taskyard.core.model import Task, Value
 from taskyard.core.words import INPUT_LIMIT, OnShutdown
 
@@ -23,6 +23,7 @@ LABEL_TASK: Final = f"{GROUP}/task"
 LABEL_UID: Final = f"{GROUP}/task-uid"
 LABEL_RUN: Final = f"{GROUP}/run"
 LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
+LABEL_QUEUE: Final = f"{GROUP}/queue"
 LABEL_ON_SHUTDOWN: Final = f"{GROUP}/on-shutdown"
 ANNOTATION_PLACEHOLDER: Final = f"{GROUP}/placeholder"
 ANNOTATION_MAIN_CONTAINER: Final = (
@@ -91,6 +92,7 @@ def labels(task: Task) -> dict[str, str]:
         LABEL_UID: task.uid,
         LABEL_RUN: str(task.status.run),
         LABEL_ATTEMPT: str(task.status.attempt),
+        LABEL_QUEUE: task.spec.queue,
         LABEL_ON_SHUTDOWN: str(task.spec.on_shutdown),
     }
 
@@ -146,10 +148,16 @@ def unshielded() -> dict[str, Any]:
     }
 
 
+def nothing_to_run(task: Task) -> dict[str, Any]:
+    """The template of a placeholder whose own is gone, with its definition."""
+    return {"spec": {"containers": [{"name": task.spec.main_container or "main", "image": "none"}]}}
+
+
 def placeholder(task: Task, payload: Payload, now: datetime) -> dict[str, Any]:
     """A Job that only holds its name: whoever claimed this attempt, and comes late, cannot make it any more."""
     made = job(task, payload, now)
-    metadata = made["metadata"] | {"annotations": {ANNOTATION_PLACEHOLDER: "true"}}
+    # Without the labels of others, who would take it for one to be run.
+    metadata = made["metadata"] | {"annotations": {ANNOTATION_PLACEHOLDER: "true"}, "labels": labels(task)}
     return made | {"metadata": metadata, "spec": made["spec"] | {"suspend": True}}
 
 
@@ -161,7 +169,7 @@ def job(task: Task, payload: Payload, now: datetime) -> dict[str, Any]:
         "metadata": {
             "name": job_name(task),
             "namespace": task.namespace,
-            "labels": labels(task),
+            "labels": kueue.labels(task) | labels(task),
             "ownerReferences": [
                 {
                     "apiVersion": API_VERSION,
@@ -179,7 +187,8 @@ def job(task: Task, payload: Payload, now: datetime) -> dict[str, Any]:
             "podReplacementPolicy": "Failed",
             "ttlSecondsAfterFinished": JOB_TTL_SECONDS,
             "template": pod_template(task, payload, now),
-        },
+        }
+        | ({"suspend": True} if kueue.queues(task) else {}),
     }
 
 
@@ -188,7 +197,8 @@ def pod_template(task: Task, payload: Payload, now: datetime) -> dict[str, Any]:
     template = {"metadata": {}, **payload.template}
     metadata = {"labels": {}, "annotations": {}, **template["metadata"]}
     spec = {"terminationGracePeriodSeconds": GRACE_SECONDS, **template["spec"], "restartPolicy": "Never"}
-    if not {"serviceAccountName", "serviceAccount"} & spec.keys():  # the second is its name of old
+    # The second is its name of old; an empty one, as templating leaves it, asks for none.
+    if not any(spec[name] for name in ("serviceAccountName", "serviceAccount") if name in spec):
         spec = {"automountServiceAccountToken": False, **spec}
     if (limit := failsafe(task, now)) is not None:
         own = {"activeDeadlineSeconds": limit, **spec}["activeDeadlineSeconds"]

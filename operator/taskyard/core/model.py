@@ -4,12 +4,15 @@ The cache holds one `Task` for every Task in the cluster, so what a resolved one
 see `parse.task`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from taskyard.core.spec import Spec
-from taskyard.core.words import Flaw, PodPhase, Reason, State, StopReason
+from taskyard.core.words import DefinitionKind, Flaw, PodPhase, Reason, State, StopReason
+
+Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,45 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Dependency:
+    """One entry of `status.dependencies`: what was seen of a Task that this one waits for.
+
+    `uid`: it was there. `state`: the terminal one that it came to. `previous_uid`: of one that was there before.
+    """
+
+    name: str
+    uid: str | None = None
+    state: State | None = None
+    previous_uid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Another Task with the same `idempotencyKey`. `replaces`: it takes the place of those before it."""
+
+    name: str
+    uid: str
+    state: State
+    submitted_at: datetime | None
+    replaces: bool = False
+    started_at: datetime | None = None
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """`status.definition`: what a Task has taken from its definition, at its first claim. It holds for all its runs."""
+
+    kind: DefinitionKind
+    uid: str
+    version: str
+    digest: str
+    main_container: str
+    grace_seconds: int
+    defaults: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """`Task.status`, less what follows from it (phase, conditions) and less the time of the write.
 
@@ -106,6 +148,8 @@ class Status:
     failed_at: datetime | None = None
     next_retry_at: datetime | None = None
     stop: Stop | None = None
+    dependencies: tuple[Dependency, ...] = ()
+    definition: Bound | None = None
     waiting: tuple[Wait, ...] = ()
     result: Result | None = None
     log_tail: str | None = None
@@ -129,6 +173,36 @@ class Task:
     deleting: bool
     spec: Spec
     status: Status
+    labels: Json = field(default_factory=dict)
+    """Of one that is not resolved: its queue may tell tenants apart by them."""
+    replaced_by: str | None = None
+    """The name of one that takes its place."""
+    written: Json | None = None
+    """Its spec as it was written, while a definition may still add to it: until its first claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a registered task type."""
+
+    kind: DefinitionKind
+    uid: str
+    version: str
+    digest: str
+    """Of all that it says. One that was taken away and written anew may say something else."""
+    template: Json
+    defaults: Json
+    main_container: str
+    grace_seconds: int
+    is_retired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unregistered:
+    """What a Task names to run is not there, as a sentence. `is_retired`: it is, and starts no new tasks."""
+
+    message: str
+    is_retired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +262,7 @@ class Pod:
     node: str | None = None
     disturbed_at: datetime | None = None
     """When somebody first meant to end it from outside: a disruption, or a deletion."""
+    queue: str = ""
     owner: str | None = None
     """The Job that made it; none for one that somebody orphaned, or forged."""
     is_shielded: bool = False
@@ -237,6 +312,8 @@ class Job:
     """Whether it only holds the name, so that a claimer who is gone can make no Job of it any more."""
     suspend: bool = False
     """What was asked of it."""
+    started_at: datetime | None = None
+    """Since when it makes pods: since it was resumed, if it was suspended at first."""
     is_suspended: bool = False
     """What it says: no pod of it is at work, and none is on its way out."""
 
@@ -284,9 +361,28 @@ class Snapshot:
 
     task: Task
     claimer: str
-    hold: Hindrance | None = None
-    """What keeps an eligible task from being claimed; None: it is admitted."""
-    definition_found: bool = False
+    holds: tuple[Wait, ...] = ()
+    """What keeps an eligible task from being claimed; nothing: it is its turn."""
+    turn_at: datetime | None = None
+    """When it may be its turn, if nothing else happens."""
+    definition: Version | Unregistered | None = None
+    """What its `definitionRef` leads to, if it has one."""
+    dependencies: tuple[Dependency, ...] = ()
+    """What is there now of the Tasks that it waits for, by their names; those that are not there are left out."""
+    absent: frozenset[str] = frozenset()
+    """Dependencies that a live read did not find, a moment ago."""
+    cycle: tuple[str, ...] = ()
+    """Names, from this Task by way of its dependencies back to it, if it waits for itself."""
+    rivals: tuple[Rival, ...] = ()
+    """Others with its `idempotencyKey`."""
+    lingering: str | None = None
+    """One with its `idempotencyKey` that is resolved or gone, and has a pod that may be at work."""
+    has_seen_rivals: bool = False
+    """Whether they were read live, a moment ago."""
+    is_awaited: bool = False
+    """Whether somebody waits for this Task, and has not put its end on record yet."""
+    asked: bool = False
+    """Whether the definition was read live, a moment ago."""
     acting_since: datetime | None = None
     """Since when this operator acts. Whoever claimed before that, under another name, acts no more."""
     is_shielded: bool = False
@@ -300,101 +396,3 @@ class Snapshot:
     vanished: bool = False
     live: Live | None = None
     log: Log | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WriteStatus:
-    """Make the Task's status this one, if the Task is still the one that was decided upon."""
-
-    status: Status
-
-
-@dataclass(frozen=True, slots=True)
-class CreateJob:
-    """Create the Job of the current attempt. Creating it twice is fine: its name is fixed.
-
-    `is_placeholder`: one that never runs anything, to take the name from whoever may still try.
-    """
-
-    is_placeholder: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Shield:
-    """See to it that evictions are refused, in the Task's namespace, of pods that ask for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unshield:
-    """Let a pod be evicted that has refused it for long enough."""
-
-    pod: Pod
-
-
-@dataclass(frozen=True, slots=True)
-class SuspendJob:
-    """Let a Job make no more pods, and take back the one that has no node."""
-
-    job: Job
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteJob:
-    """Remove a Job whose pods are over or gone, so that it makes no more."""
-
-    job: Job
-
-
-@dataclass(frozen=True, slots=True)
-class EndPod:
-    """Have the kubelet end a pod and keep what it leaves: SIGTERM, then SIGKILL after its grace period."""
-
-    pod: Pod
-
-
-@dataclass(frozen=True, slots=True)
-class DeletePod:
-    """Delete a pod that has no right to run, or that nobody else would end; `force`: without its kubelet."""
-
-    pod: Pod
-    force: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteTask:
-    """Delete a Task whose time to live is over, if it is still the one that was decided upon."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Read the Task, its pods and its Job from the API server, then decide again. Not a write."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadLog:
-    """Read the end of the main container's log, then decide again. Not a write."""
-
-    pod: str
-
-
-Action = (
-    WriteStatus
-    | CreateJob
-    | Shield
-    | Unshield
-    | SuspendJob
-    | DeleteJob
-    | EndPod
-    | DeletePod
-    | DeleteTask
-    | Look
-    | ReadLog
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What to do now (at most one write), and when to think again even if nothing happens."""
-
-    action: Action | None = None
-    wake_at: datetime | None = None

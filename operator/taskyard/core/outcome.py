@@ -114,17 +114,9 @@ def not_started(task: Task, ending: verdict.NotStarted, now: datetime, *, at_onc
     return replace(again, start_failures=failures)
 
 
-def unclaimed(task: Task, now: datetime) -> Status:
-    """Back in the queue as if nobody had claimed it: whoever did is gone, and had made no Job.
-
-    Or none that is left. Nobody can tell, and whoever wants it at most once gets it so.
-    """
-    claimer = f"its claimer `{task.status.claimed_by}` is gone"
-    if task.spec.retry.infrastructure_limit == 0:
-        return lost(
-            task, verdict.Lost(verdict.NO_EVIDENCE, f"{claimer}, and nobody knows whether it ran"), now
-        )
-    return requeued(task.status, now, now, Reason.GIVEN_BACK, f"{claimer}, and had made no Job")
+def unclaimed(task: Task, why: str, now: datetime) -> Status:
+    """Back in the queue as if nobody had claimed it."""
+    return requeued(task.status, now, now, Reason.GIVEN_BACK, why)
 
 
 def stopped(task: Task, ending: verdict.Stopped, now: datetime) -> Status:
@@ -133,6 +125,8 @@ def stopped(task: Task, ending: verdict.Stopped, now: datetime) -> Status:
     match ending.reason:
         case StopReason.CANCELLED:
             return cancelled(task, evidence, now)
+        case StopReason.REPLACED:
+            return replaced(task, said, evidence, now)
         case StopReason.DEADLINE_EXCEEDED:
             return deadline_exceeded(task, evidence, now)
         case StopReason.EXPIRED:
@@ -150,7 +144,9 @@ def stopped(task: Task, ending: verdict.Stopped, now: datetime) -> Status:
             if evidence.has_started or evidence.is_start_unknown:
                 return lost(task, verdict.Lost(evidence, f"{said}; some code of it may have run"), now)
             is_capacity = ending.reason is StopReason.NO_CAPACITY
-            return not_started(task, verdict.NotStarted(evidence, said, is_capacity), now, at_once=True)
+            # For want of room it is not counted, so it must not come back at once for ever.
+            not_yet = verdict.NotStarted(evidence, said, is_capacity)
+            return not_started(task, not_yet, now, at_once=not is_capacity)
         case _:
             assert_never(ending.reason)
 
@@ -158,6 +154,10 @@ def stopped(task: Task, ending: verdict.Stopped, now: datetime) -> Status:
 def cancelled(task: Task, evidence: verdict.Evidence, now: datetime) -> Status:
     error = Error(ErrorCode.TASK_CANCELLED, "the task was cancelled: `cancel` was set")
     return ended(task, State.CANCELLED, error, evidence, now)
+
+
+def replaced(task: Task, said: str, evidence: verdict.Evidence, now: datetime) -> Status:
+    return ended(task, State.CANCELLED, Error(ErrorCode.TASK_REPLACED, f"the task was {said}"), evidence, now)
 
 
 def deadline_exceeded(task: Task, evidence: verdict.Evidence, now: datetime) -> Status:

@@ -1,15 +1,15 @@
 """From the API server's JSON to records: the only place that knows what may be absent."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
-from functools import lru_cache
+from datetime import datetime
 from sys import intern
 from typing import Any, Final
 
-from taskyard.core import logs, manifest
+from taskyard.core import logs, manifest, parse_spec
 from taskyard.core.model import (
+    Bound,
     Container,
+    Dependency,
     Error,
     Exit,
     Hindrance,
@@ -23,20 +23,16 @@ from taskyard.core.model import (
     Value,
     Wait,
 )
-from taskyard.core.spec import Definition, Expected, Retry, Spec
-from taskyard.core.words import (
-    Backoff,
-    DeadLetterPolicy,
-    Flaw,
-    LogPolicy,
-    OnShutdown,
-    PodPhase,
-    Reason,
-    State,
-    StopReason,
-)
+from taskyard.core.words import DefinitionKind, Flaw, OnShutdown, PodPhase, Reason, State, StopReason
 
 Json = Mapping[str, Any]
+
+
+UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What comes of an object that makes no sense: of another version of ours, perhaps."""
+
+
+_NONE: Final[Json] = {}
 
 
 def version(obj: Json) -> int:
@@ -51,9 +47,11 @@ def uid(obj: Json) -> str:
 def task(obj: Json) -> Task:
     """A Task, less what only a launch needs; of a resolved one only what can still matter: there are so many."""
     metadata, recorded = obj["metadata"], obj.get("status", {})
-    spec, status = _spec(obj["spec"]), _status(recorded, _time(metadata["creationTimestamp"]))
+    status = _status(recorded, _time(metadata["creationTimestamp"]))
+    spec = parse_spec.spec(obj["spec"], status.definition)
     is_settled = spec.rerun <= status.observed_rerun and not logs.is_awaited(spec, status)
     is_at_rest = status.state.is_terminal and is_settled
+    is_open = spec.definition is not None and status.definition is None and not is_at_rest
     return Task(
         namespace=intern(metadata["namespace"]),
         name=metadata["name"],
@@ -61,77 +59,23 @@ def task(obj: Json) -> Task:
         resource_version=version(obj),
         generation=metadata.get("generation", 0),
         deleting="deletionTimestamp" in metadata,
-        spec=_shared(_resolved_spec(spec) if is_at_rest else spec),
+        spec=parse_spec.shared(parse_spec.at_rest(spec) if is_at_rest else spec),
         status=_resolved(status) if is_at_rest else status,
+        labels=_NONE if is_at_rest else metadata.get("labels", _NONE),
+        written=_written(obj["spec"]) if is_open else None,
     )
 
 
-def payload(obj: Json) -> manifest.Payload:
-    """What only a launch needs of a Task."""
+def _written(spec: Json) -> Json:
+    """What a definition's defaults may still be merged into: not what only a launch needs, which may be large."""
+    return {name: value for name, value in spec.items() if name != "input"}
+
+
+def payload(obj: Json, template: Json | None) -> manifest.Payload:
+    """What only a launch needs of a Task; `template`: that of its definition, if it has one."""
     spec = obj["spec"]
-    return manifest.Payload(spec["template"], Value(spec["input"]) if "input" in spec else None)
-
-
-@lru_cache(maxsize=4096)
-def _shared(spec: Spec) -> Spec:
-    """One record for all Tasks that ask for the same."""
-    return spec
-
-
-def _spec(spec: Json) -> Spec:
-    """Whatever has a default in the CRD is there: the API server fills it in on every read."""
-    pod_spec = spec.get("template", {}).get("spec", {})
-    return Spec(
-        main_container=intern(_main_container(spec)),
-        grace=_bounded(pod_spec.get("terminationGracePeriodSeconds", manifest.GRACE_SECONDS)),
-        definition=_definition(spec["definitionRef"]) if "definitionRef" in spec else None,
-        queue=intern(spec["queueName"]),
-        priority=spec["priority"],
-        run_at=_maybe_time(spec.get("runAt")),
-        start_delay=_maybe_seconds(spec.get("startDelaySeconds")),
-        good_until=_maybe_time(spec.get("goodUntil")),
-        good_for=_maybe_seconds(spec.get("goodForSeconds")),
-        deadline=_maybe_time(spec.get("deadline")),
-        deadline_after=_maybe_seconds(spec.get("deadlineSeconds")),
-        schedule_timeout=_seconds(spec["scheduleTimeoutSeconds"]),
-        start_timeout=_seconds(spec["startTimeoutSeconds"]),
-        start_limit=spec["startLimit"],
-        timeout=_maybe_seconds(spec.get("timeoutSeconds")),
-        retry=_retry(spec["retry"]),
-        unreachable_timeout=_maybe_seconds(spec.get("unreachableTimeoutSeconds")),
-        suspend=spec["suspend"],
-        cancel=spec["cancel"],
-        rerun=spec["rerun"],
-        on_shutdown=OnShutdown(spec["onShutdown"]),
-        dead_letter=DeadLetterPolicy(spec["deadLetterPolicy"]),
-        logs=LogPolicy(spec["logs"]),
-        ttl=_seconds(spec["ttlSecondsAfterFinished"]),
-    )
-
-
-def _retry(policy: Json) -> Retry:
-    return Retry(
-        limit=policy["limit"],
-        backoff=Backoff(policy["backoff"]),
-        delay=_maybe_seconds(policy.get("delaySeconds")),
-        max_delay=_seconds(policy["maxDelaySeconds"]),
-        intervals=tuple(_seconds(each) for each in policy.get("intervalsSeconds", [])),
-        expected=_expected(policy["expected"]) if "expected" in policy else None,
-        infrastructure_limit=policy["infrastructureLimit"],
-    )
-
-
-def _expected(failures: Json) -> Expected:
-    return Expected(frozenset(failures.get("exitCodes", [])), frozenset(failures.get("errors", [])))
-
-
-def _definition(ref: Json) -> Definition:
-    return Definition(ref["kind"], ref["name"], ref["version"])
-
-
-def _resolved_spec(spec: Spec) -> Spec:
-    """Clocks of a resolved Task do not strike; without them most of its kind are alike, and share one record."""
-    return replace(spec, run_at=None, good_until=None, deadline=None, cancel=False, suspend=False)
+    template = spec["template"] if template is None else template
+    return manifest.Payload(template, Value(spec["input"]) if "input" in spec else None)
 
 
 def pod(obj: Json) -> Pod:
@@ -151,6 +95,7 @@ def pod(obj: Json) -> Pod:
         deleted_at=_maybe_time(metadata.get("deletionTimestamp")),
         node=spec.get("nodeName"),
         disturbed_at=_disturbed_at(metadata, status),
+        queue=labels.get(manifest.LABEL_QUEUE, ""),
         owner=_owner(metadata).get("name") if _owner(metadata).get("kind") == "Job" else None,
         is_shielded=labels.get(manifest.LABEL_ON_SHUTDOWN) == OnShutdown.CONTINUE,
         scheduled_at=_since(status, "PodScheduled"),
@@ -181,6 +126,7 @@ def job(obj: Json) -> Job:
         failed=_true_condition(status, "Failed") is not None,
         is_placeholder=manifest.ANNOTATION_PLACEHOLDER in metadata.get("annotations", {}),
         suspend=spec.get("suspend", False),
+        started_at=_maybe_time(status.get("startTime")),
         is_suspended=_true_condition(status, "Suspended") is not None
         and not (status.get("active", 0) or status.get("terminating", 0)),
     )
@@ -215,10 +161,33 @@ def _status(recorded: Json, created_at: datetime) -> Status:
         failed_at=_maybe_time(recorded.get("failedAt")),
         next_retry_at=_maybe_time(recorded.get("nextRetryAt")),
         stop=_stop(recorded.get("stop", {})),
+        dependencies=tuple(_dependency(each) for each in recorded.get("dependencies", [])),
+        definition=_bound(recorded["definition"]) if "definition" in recorded else None,
         waiting=tuple(_wait(each) for each in recorded.get("waiting", []) if each.get("reason") in _REASONS),
         result=_result(recorded["result"]) if "result" in recorded else None,
         log_tail=recorded.get("logTail"),
         runs=tuple(_run(each) for each in recorded.get("runs", [])),
+    )
+
+
+def _dependency(recorded: Json) -> Dependency:
+    return Dependency(
+        name=recorded["name"],
+        uid=recorded.get("uid"),
+        state=State(recorded["state"]) if "state" in recorded else None,
+        previous_uid=recorded.get("previousUid"),
+    )
+
+
+def _bound(recorded: Json) -> Bound:
+    return Bound(
+        kind=DefinitionKind(recorded.get("kind", DefinitionKind.TASK_DEFINITION)),
+        uid=recorded.get("uid", ""),
+        version=recorded.get("version", ""),
+        digest=recorded.get("digest", ""),
+        main_container=recorded.get("mainContainer", ""),
+        grace_seconds=recorded.get("gracePeriodSeconds", manifest.GRACE_SECONDS),
+        defaults=recorded.get("defaults", {}),
     )
 
 
@@ -251,11 +220,14 @@ def _result(recorded: Json) -> Result:
 def _resolved(status: Status) -> Status:
     return Status(
         state=status.state,
+        reason=intern(status.reason) if status.reason is not None else None,
         observed_generation=status.observed_generation,
         observed_rerun=status.observed_rerun,
         run=status.run,
         attempt=status.attempt,
         run_count=status.run_count,
+        claimed_at=status.claimed_at,
+        started_at=status.started_at,
         completed_at=status.completed_at,
     )
 
@@ -276,12 +248,6 @@ def _run(recorded: Json) -> Run:
         signal=recorded.get("signal"),
         message=recorded.get("message"),
     )
-
-
-def _main_container(spec: Json) -> str:
-    containers = spec.get("template", {}).get("spec", {}).get("containers", [])
-    first = containers[0]["name"] if containers else ""
-    return str(spec.get("mainContainer", first))
 
 
 def _containers(statuses: list[Json] | None, specs: list[Json]) -> tuple[Container, ...]:
@@ -321,7 +287,7 @@ def _since(status: Json, kind: str) -> datetime | None:
 
 def _disturbed_at(metadata: Json, status: Json) -> datetime | None:
     gone_by = _maybe_time(metadata.get("deletionTimestamp"))
-    grace = _bounded(metadata.get("deletionGracePeriodSeconds") or 0)
+    grace = parse_spec.bounded(metadata.get("deletionGracePeriodSeconds") or 0)
     moments = (gone_by - grace if gone_by is not None else None, _since(status, "DisruptionTarget"))
     return min((each for each in moments if each is not None), default=None)
 
@@ -378,22 +344,6 @@ def _start(text: str | None) -> datetime | None:
     """When a container started or ended; the kubelet writes the year 1970 of one that could not."""
     started_at = _maybe_time(text)
     return started_at if started_at is not None and started_at.year > 1970 else None
-
-
-def _seconds(number: int) -> timedelta:
-    return timedelta(seconds=number)
-
-
-def _bounded(number: int) -> timedelta:
-    """Seconds from a pod, where any number may stand: none, or a year at most."""
-    return timedelta(seconds=min(max(number, 0), _A_YEAR))
-
-
-def _maybe_seconds(number: int | None) -> timedelta | None:
-    return timedelta(seconds=number) if number is not None else None
-
-
-_A_YEAR: Final = 365 * 24 * 60 * 60
 
 
 def _maybe_time(text: str | None) -> datetime | None:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from taskyard.core import clocks
-from taskyard.core.model import Error, Result, Run, Status, Stop, Task, Wait
+from taskyard.core.model import Bound, Dependency, Error, Result, Run, Status, Stop, Task, Wait
 from taskyard.core.text import cut
 from taskyard.core.words import State
 
@@ -61,6 +61,8 @@ def status_json(status: Status) -> dict[str, Any]:
             "failedAt": status.failed_at,
             "nextRetryAt": status.next_retry_at,
             "stop": _stop(status.stop) if status.stop is not None else None,
+            "dependencies": [_dependency(each) for each in status.dependencies] or None,
+            "definition": _bound(status.definition) if status.definition is not None else None,
             "waiting": [_wait(each) for each in status.waiting] or None,
             "result": _result(status.result) if status.result is not None else None,
             "runs": [_run(run) for run in status.runs] or None,
@@ -70,6 +72,31 @@ def status_json(status: Status) -> dict[str, Any]:
 
 def _stop(stop: Stop) -> dict[str, Any]:
     return _present({"reason": str(stop.reason), "requestedAt": stop.requested_at})
+
+
+def _dependency(seen: Dependency) -> dict[str, Any]:
+    return _present(
+        {
+            "name": seen.name,
+            "uid": seen.uid,
+            "state": str(seen.state) if seen.state is not None else None,
+            "previousUid": seen.previous_uid,
+        }
+    )
+
+
+def _bound(bound: Bound) -> dict[str, Any]:
+    return _present(
+        {
+            "kind": str(bound.kind),
+            "uid": bound.uid,
+            "version": bound.version,
+            "digest": bound.digest,
+            "mainContainer": bound.main_container,
+            "gracePeriodSeconds": bound.grace_seconds,
+            "defaults": dict(bound.defaults) or None,
+        }
+    )
 
 
 def _wait(wait: Wait) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Final
 
 from taskyard.core import text
-from taskyard.core.model import Decision, Snapshot, Status, Wait, WriteStatus
+from taskyard.core.actions import Decision, WriteStatus
+from taskyard.core.model import Snapshot, Status, Wait
 from taskyard.core.words import Reason
 
 NOTHING: Final = Decision()

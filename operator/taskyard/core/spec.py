@@ -3,7 +3,16 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from taskyard.core.words import Backoff, DeadLetterPolicy, LogPolicy, OnShutdown
+from taskyard.core.words import (
+    Backoff,
+    DeadLetterPolicy,
+    DefinitionKind,
+    LogPolicy,
+    OnDependencyFailure,
+    OnDuplicate,
+    OnShutdown,
+    Requires,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +37,29 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class DefinitionRef:
     """`spec.definitionRef`."""
 
-    kind: str
+    kind: DefinitionKind
     name: str
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """`Task.spec`, less the template and the input, which only a launch needs.
+    """`Task.spec`, less the template and the input, which only a launch needs; nothing is left open in it.
 
-    Defaults are the API server's business: whatever has one in the CRD is always there.
+    What the Task does not say its definition does, or it is built in; see `defaults`.
     """
 
     main_container: str
     grace: timedelta
     """Between SIGTERM and SIGKILL."""
-    definition: Definition | None
+    definition: DefinitionRef | None
+    dependencies: tuple[str, ...]
+    requires: Requires
+    on_dependency_failure: OnDependencyFailure
+    release: bool
     queue: str
     priority: int
     run_at: datetime | None
@@ -61,6 +74,8 @@ class Spec:
     timeout: timedelta | None
     retry: Retry
     unreachable_timeout: timedelta | None
+    idempotency_key: str | None
+    on_duplicate: OnDuplicate
     suspend: bool
     cancel: bool
     rerun: int

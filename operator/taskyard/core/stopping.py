@@ -10,21 +10,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from taskyard.core import clocks, say, text, verdict
-from taskyard.core.model import (
-    Decision,
-    DeleteJob,
-    DeletePod,
-    EndPod,
-    Look,
-    Pod,
-    Snapshot,
-    Status,
-    Stop,
-    SuspendJob,
-    Task,
-    Wait,
-)
+from taskyard.core import clocks, duplicates, kueue, say, text, verdict
+from taskyard.core.actions import Decision, DeleteJob, DeletePod, EndPod, Look, SuspendJob
+from taskyard.core.model import Pod, Snapshot, Status, Stop, Task, Wait
 from taskyard.core.words import Reason, State, StopReason
 
 SHORTEST_LIMIT: Final = 1
@@ -39,6 +27,13 @@ PATIENCE: Final = timedelta(seconds=30)
 SHORT_PATIENCE: Final = timedelta(seconds=10)
 """The same for a pod that a taint has driven away: often its node is silent, and more is known sooner."""
 
+EVIDENCE_LAGS: Final = timedelta(seconds=3)
+"""Behind the phase of a pod: its kubelet may say that it has failed a moment before it says how, or that it was its
+doing: an eviction."""
+
+KILLED: Final = frozenset({137, 143})
+OUT_OF_MEMORY: Final = "OOMKilled"
+
 BY_TAINT: Final = "DeletionByTaintManager"
 
 LINGERING: Final = "the main container has ended, and others linger"
@@ -48,6 +43,7 @@ QUOTA: Final = "exceeded quota"
 
 KEEPS_ITS_WORDS: Final = frozenset(
     {
+        StopReason.REPLACED,
         StopReason.MALFORMED_PAYLOAD,
         StopReason.SCHEDULE_TIMEOUT,
         StopReason.NO_CAPACITY,
@@ -69,7 +65,9 @@ FOR_WANT_OF_A_START: Final = frozenset(
 
 FOR_WANT_OF_A_NODE: Final = frozenset({StopReason.SCHEDULE_TIMEOUT, StopReason.NO_CAPACITY})
 
-FOR_GOOD: Final = frozenset({StopReason.CANCELLED, StopReason.DEADLINE_EXCEEDED, StopReason.EXPIRED})
+FOR_GOOD: Final = frozenset(
+    {StopReason.CANCELLED, StopReason.REPLACED, StopReason.DEADLINE_EXCEEDED, StopReason.EXPIRED}
+)
 """After which no run is to follow, of whatever Job."""
 
 Why = tuple[StopReason, str]
@@ -82,10 +80,12 @@ def why(task: Task, pod: Pod | None, now: datetime, complaint: str | None = None
     """
     is_too_late = clocks.has_struck(clocks.deadline(task), now)
     if pod is not None and (ended := clocks.linger_until(task, pod)) is not None:
-        is_due = task.spec.cancel or is_too_late or now >= ended
+        is_due = task.spec.cancel or task.replaced_by is not None or is_too_late or now >= ended
         return (StopReason.MAIN_CONTAINER_ENDED, LINGERING) if is_due else None
     if task.spec.cancel:
         return StopReason.CANCELLED, "`cancel` is set"
+    if (replacement := duplicates.replacement(task)) is not None:
+        return StopReason.REPLACED, replacement
     if is_too_late:
         return StopReason.DEADLINE_EXCEEDED, "its `deadline` has passed"
     started_at = _started_at(task, pod)
@@ -100,12 +100,13 @@ def why(task: Task, pod: Pod | None, now: datetime, complaint: str | None = None
 
 def strikes(task: Task, pod: Pod | None) -> tuple[datetime | None, ...]:
     """Every moment at which `why` may answer otherwise."""
+    if pod is not None and (lingers_until := clocks.linger_until(task, pod)) is not None:
+        return clocks.deadline(task), lingers_until
     started_at = _started_at(task, pod)
     if started_at is not None:
-        lingers_until = clocks.linger_until(task, pod) if pod is not None else None
-        return clocks.deadline(task), clocks.timeout_at(task, started_at), lingers_until
+        return clocks.deadline(task), clocks.timeout_at(task, started_at)
     if pod is None or pod.node is None:
-        return clocks.deadline(task), clocks.good_until(task), clocks.schedule_by(task)
+        return clocks.deadline(task), clocks.good_until(task), clocks.schedule_by(task, pod)
     return clocks.deadline(task), clocks.good_until(task), clocks.start_by(task, pod)
 
 
@@ -130,7 +131,7 @@ def _why_unstarted(task: Task, pod: Pod | None, now: datetime, complaint: str | 
         waited = f"the container had not started within {task.spec.start_timeout.total_seconds():.0f} s{said}"
         is_due = clocks.has_struck(clocks.start_by(task, pod), now)
         return (StopReason.START_TIMEOUT, waited) if is_due else None
-    if not clocks.has_struck(clocks.schedule_by(task), now):
+    if not clocks.has_struck(clocks.schedule_by(task, pod), now):
         return None
     what = "pod was made" if pod is None else "node was found"
     waited = f"no {what} within {task.spec.schedule_timeout.total_seconds():.0f} s{said}"
@@ -164,6 +165,8 @@ def of_pod(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     job = snapshot.live.job
     if job is None or not job.belongs_to(snapshot.task) or job.is_over:
         return Decision(DeletePod(pod))  # nobody else will: its Job is gone, or does not count it any more
+    if kueue.queues(snapshot.task):
+        return Decision(DeleteJob(job))  # suspended, it would be resumed
     if not job.suspend:
         return Decision(SuspendJob(job))
     return Decision(wake_at=ask_again_at(snapshot.task, now))
@@ -185,6 +188,29 @@ def unreachable_until(task: Task, pod: Pod) -> datetime | None:
     if timeout is None or pod.deleted_at is None or pod.disruption != BY_TAINT:
         return None
     return pod.deleted_at + SHORT_PATIENCE + timeout
+
+
+def evidence_until(task: Task, pod: Pod, now: datetime) -> datetime | None:
+    """How long to wait for the rest of what a kubelet has to say of a pod that has failed; None: no more."""
+    until = _evidence_by(task, pod)
+    # What is to be told much later than soon is the word of a clock that goes wrong.
+    latest = now + task.spec.grace + 3 * EVIDENCE_LAGS
+    return until if until is not None and now < until <= latest else None
+
+
+def _evidence_by(task: Task, pod: Pod) -> datetime | None:
+    main, stop = pod.container(task.spec.main_container), task.status.stop
+    if pod.gone or main is None or main.started_at is None:
+        return None
+    if stop is not None and main.exit is None:
+        return stop.requested_at + task.spec.grace + EVIDENCE_LAGS
+    is_explained = stop is not None or pod.deleting or pod.reason is not None or pod.disruption is not None
+    if is_explained or main.exit is None or main.exit.code not in KILLED or main.exit.reason == OUT_OF_MEMORY:
+        return None
+    # Its time has no fraction of a second.
+    return (
+        main.exit.finished_at + clocks.A_SECOND + EVIDENCE_LAGS if main.exit.finished_at is not None else None
+    )
 
 
 def still_there(pod: Pod, now: datetime) -> str:
@@ -221,6 +247,8 @@ def of_job(snapshot: Snapshot, now: datetime) -> Decision | None:
     job = snapshot.live.job
     if job is None or not job.belongs_to(snapshot.task) or job.is_over or job.is_placeholder:
         return None
+    if kueue.queues(snapshot.task):
+        return Decision(DeleteJob(job))
     if not job.suspend:
         return Decision(SuspendJob(job))
     if not job.is_suspended:

@@ -18,6 +18,12 @@ CODE_LIMIT: Final = 128
 LOG_LIMIT: Final = 8 * 1024
 """Bytes of a log that are kept in a status: the last ones."""
 
+DEPENDENCIES_LIMIT: Final = 64
+"""Of one Task."""
+
+VERSIONS_LIMIT: Final = 32
+"""Of one definition."""
+
 INPUT_LIMIT: Final = 100 * 1024
 """Bytes of `input` as JSON: a single variable of a process may have 128 KiB."""
 
@@ -90,7 +96,11 @@ class ErrorCode(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     TASK_EXPIRED = "TaskExpired"
     TASK_CANCELLED = "TaskCancelled"
+    DEPENDENCY_FAILED = "DependencyFailed"
     DEFINITION_NOT_FOUND = "DefinitionNotFound"
+    DEFINITION_RETIRED = "DefinitionRetired"
+    DUPLICATE = "Duplicate"
+    TASK_REPLACED = "TaskReplaced"
 
     @property
     def meaning(self) -> str:
@@ -113,7 +123,12 @@ _MEANINGS: Final = {
     ErrorCode.DEADLINE_EXCEEDED: "the task was not resolved by its `deadline`",
     ErrorCode.TASK_EXPIRED: "the task had not started by its `goodUntil`",
     ErrorCode.TASK_CANCELLED: "`cancel` was set",
-    ErrorCode.DEFINITION_NOT_FOUND: "`definitionRef` names what is not registered",
+    ErrorCode.DEPENDENCY_FAILED: "a dependency did not end as it must, was deleted before its end, or depends on"
+    " this task itself",
+    ErrorCode.DEFINITION_NOT_FOUND: "`definitionRef` names what is not registered, or not any more",
+    ErrorCode.DEFINITION_RETIRED: "`definitionRef` names a version that starts no new tasks",
+    ErrorCode.DUPLICATE: "another task with the same `idempotencyKey` has completed, runs, or came first",
+    ErrorCode.TASK_REPLACED: "another task with the same `idempotencyKey` took its place",
 }
 
 
@@ -121,6 +136,9 @@ class Reason(StrEnum):
     """Why a Task is in its state, in one word. A failure's is its error code, unless the task made that up."""
 
     SUSPENDED = "Suspended"
+    DEPENDENCY_FAILED = "DependencyFailed"
+    DEPENDENCY_PENDING = "DependencyPending"
+    DUPLICATE = "Duplicate"
     NOT_BEFORE = "NotBefore"
     RETRY_DELAY = "RetryDelay"
     RETRY = "Retry"
@@ -129,7 +147,15 @@ class Reason(StrEnum):
     GIVEN_BACK = "GivenBack"
     EARLIER_POD = "EarlierPod"
     QUEUE_NOT_FOUND = "QueueNotFound"
+    QUEUE_PAUSED = "QueuePaused"
+    QUEUE_LIMIT = "QueueLimit"
+    KEY_LIMIT = "KeyLimit"
+    TYPE_LIMIT = "TypeLimit"
+    RATE_LIMIT = "RateLimit"
+    OPERATOR_LIMIT = "OperatorLimit"
     DEFINITION_NOT_FOUND = "DefinitionNotFound"
+    DEFINITION_RETIRED = "DefinitionRetired"
+    JOB_SUSPENDED = "JobSuspended"
     JOB_REFUSED = "JobRefused"
     JOB_NAME_TAKEN = "JobNameTaken"
     NO_POD = "NoPod"
@@ -147,6 +173,7 @@ class StopReason(StrEnum):
     """Why a run is being stopped. It is recorded before anything is stopped."""
 
     CANCELLED = "Cancelled"
+    REPLACED = "Replaced"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     EXPIRED = "Expired"
     TIMEOUT = "Timeout"
@@ -165,6 +192,28 @@ class Backoff(StrEnum):
     LINEAR = "Linear"
     EXPONENTIAL = "Exponential"
     EXPONENTIAL_JITTER = "ExponentialJitter"
+
+
+class Requires(StrEnum):
+    """What the dependencies of a task must come to before it may run."""
+
+    ALL_COMPLETED = "AllCompleted"
+    ALL_RESOLVED = "AllResolved"
+
+
+class OnDependencyFailure(StrEnum):
+    """What becomes of a task whose dependency did not end as it must."""
+
+    FAIL = "Fail"
+    WAIT = "Wait"
+
+
+class OnDuplicate(StrEnum):
+    """What becomes of a task when there is another with its `idempotencyKey`."""
+
+    SKIP = "Skip"
+    REPLACE = "Replace"
+    QUEUE = "Queue"
 
 
 class OnShutdown(StrEnum):

@@ -1,0 +1,112 @@
+"""Tasks that say they are one and the same: an `idempotencyKey` in common, in a namespace. One of them runs at a time.
+
+There is no lock. Whoever is to run reads all that have the key, after its claim and before its Job, from the API
+server. Of two that were claimed at once, by operators that knew nothing of each other, the one that was claimed later
+sees the other, and gives its claim back; it may be that both do. The next time both know both, and the one that came
+first goes.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from taskyard.core.model import Error, Rival, Snapshot, Task, Wait
+from taskyard.core.words import ACTIVE_STATES, ErrorCode, OnDuplicate, Reason, State
+
+
+def as_rival(task: Task) -> Rival:
+    """A Task in the eyes of others with its key. One that is to run again has not ended."""
+    state = task.status.state
+    if state.is_terminal and task.spec.rerun > task.status.observed_rerun:
+        state = State.PENDING
+    replaces = task.spec.on_duplicate is OnDuplicate.REPLACE
+    return Rival(
+        name=task.name,
+        uid=task.uid,
+        state=state,
+        submitted_at=task.status.submitted_at,
+        replaces=replaces,
+        started_at=task.status.started_at,
+        deleting=task.deleting,
+    )
+
+
+def replaced_by(task: Task, rivals: Iterable[Rival]) -> str | None:
+    """The name of one that came later, and takes this one's place."""
+    if task.status.state.is_terminal:
+        return None
+    return next(
+        (each.name for each in rivals if each.replaces and _is_open(each) and not _came_first(each, task)),
+        None,
+    )
+
+
+def replacement(task: Task) -> str | None:
+    """That another one takes its place, as a sentence."""
+    if task.replaced_by is None:
+        return None
+    return f"replaced by `{task.replaced_by}`, which has the same `idempotencyKey`"
+
+
+def of(snapshot: Snapshot) -> Error | None:
+    """Why this task is one too many: one of its key has run, runs, or is to run before it."""
+    if snapshot.task.spec.on_duplicate is not OnDuplicate.SKIP:
+        return None
+    for each in snapshot.rivals:
+        if said := _is_the_one(each, snapshot.task):
+            return Error(ErrorCode.DUPLICATE, f"`{each.name}` has the same `idempotencyKey`, and {said}")
+    return None
+
+
+def holds(snapshot: Snapshot) -> Iterator[Wait]:
+    """What has to end before this one may run: whatever is at work, and whoever came first."""
+    task = snapshot.task
+    ahead = [
+        each for each in snapshot.rivals if _is_at_work(each) or (_is_open(each) and _came_first(each, task))
+    ]
+    first = min(ahead, key=lambda each: (not _is_at_work(each), _order(each)), default=None)
+    name = first.name if first is not None else snapshot.lingering
+    if name is not None:
+        # Which one is a matter of the moment, and no reason to write again.
+        yield Wait(
+            Reason.DUPLICATE,
+            f"another task with the same `idempotencyKey` is to end first; now it is `{name}`",
+        )
+
+
+def contender(snapshot: Snapshot) -> Rival | None:
+    """One with the same key that was claimed too."""
+    return next((each for each in snapshot.rivals if _is_at_work(each)), None)
+
+
+def _is_the_one(rival: Rival, task: Task) -> str | None:
+    """Whether it takes the place of that task for good, in words. One that is merely claimed may be given back."""
+    if rival.deleting:
+        return None
+    match rival.state:
+        case State.COMPLETED:
+            return "has completed"
+        case State.RUNNING:
+            return "runs"
+        case _ if _is_open(rival) and _came_first(rival, task):
+            return "came first"
+        case _:
+            return None
+
+
+def _is_open(rival: Rival) -> bool:
+    """Whether it may still run; one that is being deleted is not claimed any more."""
+    return not rival.state.is_terminal and (_is_at_work(rival) or not rival.deleting)
+
+
+def _is_at_work(rival: Rival) -> bool:
+    return rival.state in ACTIVE_STATES
+
+
+def _came_first(rival: Rival, task: Task) -> bool:
+    return _order(rival) < _order(as_rival(task))
+
+
+def _order(rival: Rival) -> tuple[bool, str, str]:
+    """The same for whoever asks; within a second it is by chance. Who has run comes before who has not: otherwise one
+    would be dropped for the sake of another that runs, and that one, back in its queue, for the sake of the first."""
+    has_run = rival.started_at is not None
+    return not has_run, str(rival.started_at if has_run else rival.submitted_at), rival.uid

@@ -1,0 +1,44 @@
+"""Tasks whose Jobs wait in a queue of Kueue, too: it holds a Job suspended, and lets it go when there is quota.
+
+Such a Job is Kueue's to resume, at any time. So one that is not to run any more is deleted and not left suspended; and
+one that was suspended after its start is over: resumed, it would make a second pod.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from taskyard.core.model import Job, Task
+
+PREFIX: Final = "kueue.x-k8s.io/"
+QUEUE_NAME: Final = f"{PREFIX}queue-name"
+
+PREEMPTED: Final = "preempted: its Job was suspended while it ran"
+
+
+def labels(task: Task) -> dict[str, str]:
+    """Those of the Task that its Job is to have."""
+    return {key: value for key, value in task.labels.items() if key.startswith(PREFIX)}
+
+
+def queues(task: Task) -> bool:
+    """Whether Kueue decides when the Job of this task starts."""
+    return QUEUE_NAME in task.labels
+
+
+def holds(task: Task, job: Job | None) -> bool:
+    """Whether the Job is there, and is not to start yet."""
+    return (
+        job is not None and queues(task) and job.suspend and job.belongs_to(task) and not job.is_placeholder
+    )
+
+
+def is_new(task: Task, job: Job | None) -> bool:
+    """Whether the Job was let go so lately that its controller has not said since when."""
+    return job is not None and queues(task) and not job.suspend and job.started_at is None
+
+
+def schedule_by(task: Task, job: Job | None) -> datetime | None:
+    """When a Job that Kueue has let go has waited for a node for too long: from then on, and not from its claim."""
+    if job is None or job.started_at is None or not queues(task):
+        return None
+    return job.started_at + task.spec.schedule_timeout

@@ -1,0 +1,98 @@
+"""Prometheus metrics: how many tasks wait and run, by queue and type, how long they wait and take, how they end.
+
+No label names a Task. Counts are those of the cache; what happens is counted as this operator sees it happen, so a sum
+over restarts is Prometheus' business, as with any counter.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from taskyard.core.model import Task
+from taskyard.core.words import State
+from taskyard.tally import Tally
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+LABELS: Final = ("namespace", "queue", "definition")
+OPEN_STATES: Final = tuple(state for state in State if not state.is_terminal)
+SECONDS: Final = (0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
+
+
+class Metrics:
+    """What `/metrics` says."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._outcomes = Counter(
+            "taskyard_task_outcomes",
+            "Tasks that were resolved, by how.",
+            (*LABELS, "state", "reason"),
+            registry=self._registry,
+        )
+        self._waits = Histogram(
+            "taskyard_task_wait_seconds",
+            "From the moment when a task became eligible to its claim.",
+            LABELS,
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+        self._durations = Histogram(
+            "taskyard_task_duration_seconds",
+            "From the start of a task's first run to its verdict.",
+            LABELS,
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+
+    def follow(self, tally: Tally, now: Callable[[], datetime]) -> None:
+        """Tell of these counts from now on; a process does so once, when it begins to lead."""
+        tally.listeners.append(self)
+        self._registry.register(_Counts(tally, now))
+
+    def page(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def claimed(self, task: Task, waited: timedelta) -> None:
+        self._waits.labels(*_labels(task)).observe(max(waited.total_seconds(), 0.0))
+
+    def ended(self, task: Task, ran: timedelta | None) -> None:
+        labels = _labels(task)
+        self._outcomes.labels(*labels, str(task.status.state), task.status.reason or "").inc()
+        if ran is not None:
+            self._durations.labels(*labels).observe(max(ran.total_seconds(), 0.0))
+
+
+class _Counts(Collector):
+    """Read when somebody asks: nothing is kept twice."""
+
+    def __init__(self, tally: Tally, now: Callable[[], datetime]) -> None:
+        self._tally = tally
+        self._now = now
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        tasks = GaugeMetricFamily(
+            "taskyard_tasks", "Tasks that are not resolved, by state.", labels=(*LABELS, "state")
+        )
+        for (namespace, queue), definition, state, number in self._tally.all():
+            if state in OPEN_STATES:
+                tasks.add_metric((namespace, queue, definition, str(state)), number)
+        yield tasks
+        oldest = GaugeMetricFamily(
+            "taskyard_queue_oldest_pending_seconds",
+            "How long the task that waits longest has waited for its turn.",
+            labels=("namespace", "queue"),
+        )
+        for key in self._tally.queues():
+            if (since := self._tally.oldest_pending(key)) is not None:
+                oldest.add_metric(key, max((self._now() - since).total_seconds(), 0.0))
+        yield oldest
+
+
+def _labels(task: Task) -> tuple[str, str, str]:
+    definition = task.spec.definition.name if task.spec.definition is not None else ""
+    return task.namespace, task.spec.queue, definition

@@ -1,0 +1,150 @@
+"""How many tasks there are in each state, by queue and type: counted as they change, so that nobody counts them all.
+
+What happens to them (claims, ends) is told to whoever listens, once, as this operator sees it happen.
+"""
+
+import heapq
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from taskyard.core.choose import QueueKey
+from taskyard.core.model import Task
+from taskyard.core.words import State
+
+WINDOW_MINUTES: Final = 5
+
+STALE: Final = 1000
+"""Entries of a heap that are no news any more, beside those that are."""
+
+A_MINUTE: Final = timedelta(minutes=1)
+
+
+class Listener(Protocol):
+    """Told of what happens, not of what is found at the start."""
+
+    def claimed(self, task: Task, waited: timedelta) -> None: ...
+
+    def ended(self, task: Task, ran: timedelta | None) -> None: ...
+
+
+@dataclass(slots=True)
+class _Queue:
+    counts: Counter[tuple[str, State]] = field(default_factory=Counter)
+    """By the name of the type (none: empty) and state."""
+    pending: list[tuple[datetime, str]] = field(default_factory=list)
+    """A heap of those that were Pending, since when; those that are not any more go when they come first."""
+    minutes: deque[tuple[datetime, int]] = field(default_factory=deque)
+    """How many ended in each minute, of those within the window."""
+
+
+class Tally:
+    """Counts of all Tasks in the cache."""
+
+    def __init__(self) -> None:
+        self._queues = defaultdict[QueueKey, _Queue](_Queue)
+        self._pending_since: dict[str, datetime] = {}
+        self.changed: set[QueueKey] = set()
+        """Queues whose counts are others than when somebody last took this away."""
+        self.listeners: list[Listener] = []
+
+    def see(self, before: Task | None, task: Task | None) -> None:
+        """A Task is another one than before; or it is new, or gone."""
+        old, new = _mark(before), _mark(task)
+        if old != new:
+            if before is not None and old is not None:
+                self._add(before, old, -1)
+            if task is not None and new is not None:
+                self._add(task, new, +1)
+        if before is not None and task is not None:
+            self._tell(before, task)
+        if task is not None:
+            self._note_pending(task)
+        elif before is not None:
+            self._pending_since.pop(before.uid, None)
+
+    def count(self, queue: QueueKey) -> Counter[State]:
+        found = Counter[State]()
+        if queue in self._queues:
+            for (_, state), number in self._queues[queue].counts.items():
+                found[state] += number
+        return found
+
+    def all(self) -> Iterator[tuple[QueueKey, str, State, int]]:
+        """Queue, type, state, and how many."""
+        for key, queue in self._queues.items():
+            for (kind, state), number in queue.counts.items():
+                yield key, kind, state, number
+
+    def oldest_pending(self, queue: QueueKey) -> datetime | None:
+        """Since when the one that waits longest waits for its turn."""
+        heap = self._queues[queue].pending if queue in self._queues else []
+        while heap and self._pending_since.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def ended_lately(self, queue: QueueKey, now: datetime) -> int:
+        """How many ended in the last minutes, whole ones and the one that has begun."""
+        if queue not in self._queues:
+            return 0
+        minutes = self._queues[queue].minutes
+        since = now.replace(second=0, microsecond=0) - WINDOW_MINUTES * A_MINUTE
+        while minutes and minutes[0][0] < since:
+            minutes.popleft()
+        return sum(number for _, number in minutes)
+
+    def a_minute_has_passed(self) -> None:
+        """What ended lately is another number now."""
+        self.changed |= {key for key, queue in self._queues.items() if queue.minutes}
+
+    def queues(self) -> Iterable[QueueKey]:
+        return self._queues.keys()
+
+    def _add(self, task: Task, mark: tuple[str, State], number: int) -> None:
+        key = task.namespace, task.spec.queue
+        counts = self._queues[key].counts
+        counts[mark] += number
+        if not counts[mark]:
+            del counts[mark]
+        self.changed.add(key)
+
+    def _note_pending(self, task: Task) -> None:
+        since = task.status.enqueued_at if task.status.state is State.PENDING else None
+        if self._pending_since.get(task.uid) == since:
+            return
+        if since is None:
+            self._pending_since.pop(task.uid, None)
+            return
+        self._pending_since[task.uid] = since
+        queue = self._queues[task.namespace, task.spec.queue]
+        heapq.heappush(queue.pending, (since, task.uid))
+        if len(queue.pending) > STALE + 2 * len(self._pending_since):
+            queue.pending = [each for each in queue.pending if self._pending_since.get(each[1]) == each[0]]
+            heapq.heapify(queue.pending)
+
+    def _tell(self, before: Task, task: Task) -> None:
+        was, now = before.status, task.status
+        if now.attempt > was.attempt and now.claimed_at is not None and now.enqueued_at is not None:
+            for each in self.listeners:
+                each.claimed(task, now.claimed_at - now.enqueued_at)
+        if now.state.is_terminal and not was.state.is_terminal and now.completed_at is not None:
+            self._note_end(task, now.completed_at)
+            ran = now.completed_at - now.started_at if now.started_at is not None else None
+            for each in self.listeners:
+                each.ended(task, ran)
+
+    def _note_end(self, task: Task, at: datetime) -> None:
+        minutes = self._queues[task.namespace, task.spec.queue].minutes
+        minute = at.replace(second=0, microsecond=0)
+        if minutes and minutes[-1][0] >= minute:
+            minutes[-1] = (minutes[-1][0], minutes[-1][1] + 1)
+        else:
+            minutes.append((minute, 1))
+
+
+def _mark(task: Task | None) -> tuple[str, State] | None:
+    if task is None:
+        return None
+    return (task.spec.definition.name if task.spec.definition is not None else ""), task.status.state
