@@ -39,6 +39,8 @@ unit: $(READY) ## the tests that need no cluster, in seconds
 	@$(RUN) -m tests unit
 simulate: $(READY) ## thousands more random histories, on all cores; SECONDS=300, SEED=the first of them
 	@$(RUN) -m tests.simulate --seconds $(or $(SIMULATED_SECONDS),300) $(if $(SEED),--first $(SEED))
+bench-decisions: $(READY) ## what one event costs with 100, 1,000 and 10,000 tasks waiting, against a cluster in memory
+	@$(RUN) -m bench.decisions
 lint: $(READY) ## ruff, mypy --strict, import-linter, generated files
 	@$(RUN) -m tests lint
 image: $(READY) ## build the images into the cache
@@ -61,4 +63,4 @@ help: ## this list
 $(READY):
 	@$(PYTHON) cluster/environment.py $(VENV) requirements-dev.lock
 
-.PHONY: demo test up down status kubeconfig env install up-kwok down-kwok unit simulate lint image manifests verify format lock help
+.PHONY: demo test up down status kubeconfig env install up-kwok down-kwok unit simulate bench-decisions lint image manifests verify format lock help

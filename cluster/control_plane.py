@@ -11,6 +11,10 @@ from cluster.pki import Authority
 API_PORT = 6443
 REQUESTS_PER_SECOND = 300  # the controller manager's default of 20 holds Jobs to about 3 a second
 
+# Memory is plentiful on a development machine, processors are not: at Go's default of 100, much of what a control plane
+# does is to collect garbage.
+ENVIRONMENT = {"GOGC": "400"}
+
 # A node that falls silent is known after 20 seconds, and its pods are told to go 5 seconds later: the defaults, made
 # for machines that may come back, are 50 seconds and 5 minutes. A node's lease lasts 8 seconds (`cluster/node.py`).
 SILENT_NODES = ("--node-monitor-grace-period=20s", "--node-monitor-period=2s")

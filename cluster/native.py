@@ -31,7 +31,7 @@ from cluster.build import (
     require_disk,
     require_disk_to_build,
 )
-from cluster.control_plane import ControlPlane
+from cluster.control_plane import ENVIRONMENT, ControlPlane
 from cluster.debian import ensure_packages
 from cluster.errors import ClusterError
 from cluster.making import Shape, disown, establish, is_of_same_making, shape_of
@@ -277,7 +277,12 @@ class Native:
             command = kwok.command(programs["kwok"], self.kubeconfig)
         else:
             command = self._plane.command(part, programs)
-        start(command, self._log(part), remember=lambda process: self._register.remember(part, process))
+        start(
+            command,
+            self._log(part),
+            remember=lambda process: self._register.remember(part, process),
+            environment=ENVIRONMENT,
+        )
 
     def _log(self, part: str) -> Path:
         return self.folder / "logs" / f"{part.replace('/', '-')}.log"

@@ -12,11 +12,12 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from cluster.errors import ClusterError
 
@@ -72,7 +73,11 @@ GATE = 'read go && exec "$@" </dev/null'
 
 
 def start(
-    command: Sequence[str], log: Path, remember: Callable[[Process], None], wrapper: Sequence[str] = ()
+    command: Sequence[str],
+    log: Path,
+    remember: Callable[[Process], None],
+    wrapper: Sequence[str] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Process:
     """Starts a process in a session of its own, where neither Ctrl-C nor the end of the terminal reaches it.
 
@@ -89,6 +94,7 @@ def start(
             stderr=output,
             start_new_session=True,
             cwd="/",
+            env={**os.environ, **environment},
         )
     process = _only_child(begun.pid) if wrapper else find(begun.pid)
     if process is None or not process.is_alive:

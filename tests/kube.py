@@ -18,11 +18,19 @@ from typing import Any
 import pytest
 
 from cluster.provider import choose
+from tests.api import BY_TYPE, BY_WORD, NAMESPACES, TASKS, ApiServer, Reply, server_of
 from tests.history.recorder import Watch
+from tests.waiting import has_condition, has_value
 
 JSON = dict[str, Any]
 
 OPERATOR = ("--namespace=taskyard-system", "--selector=app.kubernetes.io/name=taskyard")
+
+SELECTORS = {"selector": "labelSelector", "field-selector": "fieldSelector"}
+"""Options of kubectl, and what they are to the API server."""
+
+WITHIN = 120.0
+"""Seconds that a Task has for whatever is waited for."""
 
 UNTIL_TOLD = "trap 'exit 143' TERM; sleep 600 & wait"
 """A script that works until it gets SIGTERM, which a shell that is process 1 ignores otherwise."""
@@ -57,50 +65,112 @@ class Kubectl:
         assert answer.code == 0, f"kubectl {' '.join(arguments)}: {answer.error}"
         return answer.out
 
+    @property
+    def api(self) -> ApiServer:
+        return server_of(self.command)
+
     def get(self, *arguments: str) -> JSON:
-        found: JSON = json.loads(self("get", *arguments, "-o", "json"))
-        return found
+        """As `kubectl get -o json` has it; the program itself is only asked for what is rare."""
+        words = [each for each in arguments if not each.startswith("-")]
+        options = dict(each[2:].partition("=")[::2] for each in arguments if each.startswith("-"))
+        kinds = [BY_WORD.get(each) for each in words[0].split(",")]
+        if len(words) > 2 or None in kinds or not options.keys() <= SELECTORS.keys() | {"namespace"}:
+            found: JSON = json.loads(self("get", *arguments, "-o", "json"))
+            return found
+        namespace = options.pop("namespace", self.namespace)
+        selector = {SELECTORS[option]: value for option, value in options.items()}
+        replies = [
+            self.api.ask("GET", kind.path(namespace, *words[1:]), **selector) for kind in kinds if kind
+        ]
+        for reply in replies:
+            assert reply.is_ok, f"get {' '.join(arguments)}: {reply.error}"
+        if len(words) == 2:
+            return _without_managers(replies[0].body)
+        items = [
+            {"apiVersion": kind.version, "kind": kind.name, **_without_managers(each)}
+            for kind, reply in zip(kinds, replies, strict=True)
+            for each in reply.body["items"]
+            if kind
+        ]
+        return {"apiVersion": "v1", "kind": "List", "items": items}
 
     def create(self, *objects: JSON) -> None:
-        self(
-            "create",
-            "-f",
-            "-",
-            stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}),
-        )
+        """All of them that are taken; it fails when one is not."""
+        if any((each["apiVersion"], each["kind"]) not in BY_TYPE for each in objects):
+            everything = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+            self("create", "-f", "-", stdin=json.dumps(everything))
+            return
+        replies = {
+            f"{each['kind']} {each['metadata'].get('name')}": self.post(each, fieldManager="kubectl-create")
+            for each in objects
+        }
+        refused = [f"create {what}: {reply.error}" for what, reply in replies.items() if not reply.is_ok]
+        assert not refused, "; ".join(refused)
 
     def edit(self, task: str, **spec: Any) -> None:
-        self("patch", "task", task, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+        reply = self.patch("task", task, {"spec": spec}, fieldManager="kubectl-patch")
+        assert reply.is_ok, f"edit of {task} to {spec}: {reply.error}"
+
+    def post(self, manifest: JSON, **query: str) -> Reply:
+        """What the API server says to this object, as strict as it is with `kubectl create`."""
+        kind = BY_TYPE[manifest["apiVersion"], manifest["kind"]]
+        return self.api.ask("POST", kind.path(self.namespace), manifest, fieldValidation="Strict", **query)
+
+    def patch(self, kind: str, name: str, change: JSON, **query: str) -> Reply:
+        """What the API server says to this merge patch."""
+        path = BY_WORD[kind].path(self.namespace, name)
+        return self.api.ask("PATCH", path, change, "merge-patch+json", **query)
 
     def status(self, task: str) -> JSON:
         found: JSON = self.get("task", task)["status"]
         return found
 
     def wait(self, task: str, condition: str = "Finished") -> JSON:
-        self("wait", f"--for=condition={condition}", f"task/{task}", "--timeout=120s")
-        return self.get("task", task)
+        """The Task once it has a condition."""
+        return self._once(task, condition, lambda found: has_condition(found, condition))
+
+    def until(self, task: str, value: str, path: str = ".status.state") -> JSON:
+        """The status of a Task when it says so: that very one, however soon it has another."""
+        found = self._once(task, f"{path}={value}", lambda found: has_value(found, path, value))
+        status: JSON = found["status"]
+        return status
 
     def finished(self) -> dict[str, JSON]:
         """The status of every Task here, by name, once all of them have one that lasts."""
-        self("wait", "--for=condition=Finished", "tasks", "--all", "--timeout=120s")
-        return {each["metadata"]["name"]: each["status"] for each in self.get("tasks")["items"]}
+        there: dict[str, JSON] = {}
+        for there in self._tasks():
+            assert there, "there are no Tasks"
+            if all(has_condition(each, "Finished") for each in there.values()):
+                return {name: each["status"] for name, each in there.items()}
+        late = {
+            name: each.get("status") for name, each in there.items() if not has_condition(each, "Finished")
+        }
+        raise AssertionError(f"not finished within {WITHIN:.0f} s: {late or 'no answer'}")
 
-    def until(self, task: str, value: str, path: str = ".status.state") -> JSON:
-        """The status of a Task once it says so."""
-        self("wait", f"--for=jsonpath={{{path}}}={value}", f"task/{task}", "--timeout=120s")
-        return self.status(task)
+    def _once(self, task: str, what: str, holds: Callable[[JSON], bool]) -> JSON:
+        there: dict[str, JSON] = {}
+        for there in self._tasks(fieldSelector=f"metadata.name={task}"):
+            assert task in there, f"waiting for {what} of {task}, which is not there"
+            if holds(there[task]):
+                return _without_managers(there[task])
+        status = there[task].get("status") if there else "no answer"
+        raise AssertionError(f"not within {WITHIN:.0f} s: {what} of {task}; it has {status}")
+
+    def _tasks(self, **selector: str) -> Iterator[dict[str, JSON]]:
+        path = TASKS.path(self.namespace)
+        return self.api.follow(path, time.monotonic() + WITHIN, **selector)
 
     def events(self, task: str) -> list[JSON]:
         """What was announced about a Task, oldest first."""
         about = f"--field-selector=involvedObject.kind=Task,involvedObject.name={task}"
-        return list(self.get("events", about, "--sort-by=.firstTimestamp")["items"])
+        return sorted(self.get("events", about)["items"], key=lambda each: str(each["firstTimestamp"]))
 
-    def eventually(self, what: str, holds: Callable[[], Any], seconds: float = 60) -> Any:
+    def eventually(self, what: str, holds: Callable[[], Any], seconds: float = 60, pause: float = 0.2) -> Any:
         """Ask again until the answer is truthy."""
         deadline = time.monotonic() + seconds
         while not (found := holds()):
             assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-            time.sleep(0.2)
+            time.sleep(pause)
         return found
 
 
@@ -136,6 +206,12 @@ class History:
         return moment(ends[0]["seenAt"])
 
 
+def _without_managers(found: JSON) -> JSON:
+    """kubectl does not show them either."""
+    found["metadata"].pop("managedFields", None)
+    return found
+
+
 def named(event: JSON, task: str) -> bool:
     return bool(event["object"]["metadata"]["name"] == task)
 
@@ -149,11 +225,20 @@ def admin() -> Kubectl:
 @pytest.fixture
 def kubectl(admin: Kubectl) -> Iterator[Kubectl]:
     """kubectl in a namespace of the test's own, as strict about pods as namespaces can be."""
-    name = f"test-{uuid.uuid4().hex[:10]}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-    yield Kubectl(admin.command, name)
-    admin("delete", "namespace", name, "--wait=false")
+    with namespace(admin, **{"pod-security.kubernetes.io/enforce": "restricted"}) as made:
+        yield made
+
+
+@contextmanager
+def namespace(admin: Kubectl, **labels: str) -> Iterator[Kubectl]:
+    """A new one, as soon as pods can be made in it: a request is faster than the maker of service accounts."""
+    made = Kubectl(admin.command, f"test-{uuid.uuid4().hex[:10]}")
+    metadata = {"name": made.namespace, "labels": labels}
+    admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    made.eventually("a service account", lambda: made.get("serviceaccounts")["items"], pause=0.05)
+    yield made
+    gone = admin.api.ask("DELETE", NAMESPACES.path("", made.namespace))
+    assert gone.is_ok, f"delete namespace {made.namespace}: {gone.error}"
 
 
 @pytest.fixture
@@ -213,6 +298,31 @@ def task(name: str, script: str, image: str = "task", **spec: Any) -> JSON:
         "metadata": {"name": name},
         "spec": {"template": {"spec": pod}, **spec},
     }
+
+
+def definition(name: str, *versions: tuple[str, str], kind: str = "TaskDefinition", **defaults: Any) -> JSON:
+    """A registered task type; each version runs a script."""
+    offered = [
+        {
+            "version": version,
+            "template": task("any", script)["spec"]["template"],
+            "defaults": defaults,
+        }
+        for version, script in versions
+    ]
+    return {
+        "apiVersion": "taskyard.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {"versions": offered},
+    }
+
+
+def typed(name: str, definition: str, version: str, kind: str = "TaskDefinition", **spec: Any) -> JSON:
+    """A Task of a registered type."""
+    ref = {"kind": kind, "name": definition, "version": version}
+    metadata = {"apiVersion": "taskyard.dev/v1alpha1", "kind": "Task", "metadata": {"name": name}}
+    return metadata | {"spec": {"definitionRef": ref, **spec}}
 
 
 def nowhere(manifest: JSON) -> JSON:

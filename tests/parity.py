@@ -32,7 +32,7 @@ IDS: Final = (
 )
 """Every row of the feature list."""
 
-NATIVE_ONLY: Final = ("tests/outages/", "tests/faults/test_exclusive.py")
+NATIVE_ONLY: Final = ("tests/outages/", "tests/crowd/")
 """Where the tests are that need nodes which are ours to break, or pretended ones: not to be had on every cluster."""
 
 OPEN: Final = "open"

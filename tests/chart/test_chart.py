@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,11 @@ import pytest
 import yaml
 
 from cluster.build import PROJECT, program_path
+from taskyard.metrics import Metrics
+from taskyard.settings import load
+from taskyard.tally import Tally
 
+METRIC = re.compile(r"taskyard_[a-z_]+")
 CHART = PROJECT / "charts" / "taskyard"
 
 
@@ -38,6 +45,8 @@ def test_lint_finds_nothing() -> None:
         pytest.param("image.tagg=x", "tagg", id="a misspelt value inside another"),
         pytest.param("replicas=many", "replicas", id="a word where a number belongs"),
         pytest.param("continueSeconds=-1", "continueSeconds", id="less than no time"),
+        pytest.param("maxConcurrent=0", "maxConcurrent", id="a limit that lets nothing run"),
+        pytest.param("namespaceWeights.a=0", "namespaceWeights", id="a weight of nothing"),
         pytest.param("logLevel=loud", "logLevel", id="a level that does not exist"),
     ],
 )
@@ -47,10 +56,37 @@ def test_values_that_make_no_sense_are_refused(value: str, named: str) -> None:
     assert named in done.stderr
 
 
+def test_limits_reach_the_operator() -> None:
+    limits = rendered("maxConcurrent=5", "namespaceWeights.a=3", "namespaceWeights.b=2")
+    [deployment] = [document for document in limits if document["kind"] == "Deployment"]
+    [operator] = deployment["spec"]["template"]["spec"]["containers"]
+    told = {each["name"]: each.get("value") for each in operator["env"]}
+    assert told["TASKYARD_MAX_CONCURRENT"] == "5"
+    assert load({}, {"TASKYARD_NAMESPACE_WEIGHTS": told["TASKYARD_NAMESPACE_WEIGHTS"]}).namespace_weights == {
+        "a": 3,
+        "b": 2,
+    }
+
+
 def test_the_crds_come_with_the_chart_unless_told_otherwise() -> None:
     kinds = [document["kind"] for document in rendered()]
     assert "CustomResourceDefinition" in kinds
     assert "CustomResourceDefinition" not in [document["kind"] for document in rendered("crds.install=false")]
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
+    assert not [each for each in rendered() if each["kind"] == "ConfigMap"]
+    [dashboard] = [each for each in rendered("dashboard.install=true") if each["kind"] == "ConfigMap"]
+    panels = json.loads(dashboard["data"]["taskyard.json"])["panels"]
+    asked = {name for panel in panels for each in panel["targets"] for name in METRIC.findall(each["expr"])}
+    counted = {
+        name.removesuffix(end) for name in asked for end in ("_bucket", "_total") if name.endswith(end)
+    }
+    gauges = {name for name in asked if not name.endswith(("_bucket", "_total"))}
+    metrics = Metrics()
+    metrics.follow(Tally(), lambda: datetime.now(UTC))
+    there = set(re.findall(r"^# TYPE (\S+)", metrics.page().decode(), re.MULTILINE))
+    assert gauges | counted <= {name.removesuffix("_total") for name in there}
 
 
 def test_the_operator_asks_for_no_wildcard_and_no_secret() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from taskyard.core.words import TERMINAL_STATES, State
-from tests.kube import History, Kubectl, apart, from_now, moment, of_run, report, task
+from tests.kube import History, Kubectl, apart, definition, from_now, moment, of_run, report, task, typed
 
 FIRST_FAILS = 'sleep 2; [ "$TASKYARD_RUN" -gt 0 ]'
 
@@ -122,11 +122,13 @@ def test_h10_no_job_is_created_after_good_until(kubectl: Kubectl, history: Histo
         task("absolute", "exit 0", goodUntil=soon, queueName="no-such-queue"),
         task("relative", "exit 0", goodForSeconds=3, queueName="no-such-queue"),
         task("held", "exit 0", goodForSeconds=3, suspend=True),
+        definition("brief", ("v1", "exit 0"), goodForSeconds=3),
+        typed("of-a-type", "brief", "v1", suspend=True),
         task("stale", "exit 0", goodUntil="2020-01-01T00:00:00Z"),
         task("good", "exit 0", goodForSeconds=3600),
     )
     found = kubectl.finished()
-    for name in ("absolute", "relative", "held", "stale"):
+    for name in ("absolute", "relative", "held", "of-a-type", "stale"):
         status = found[name]
         assert (status["state"], status["reason"]) == ("Expired", "TaskExpired"), name
         assert (status["attempt"], status["runCount"]) == (0, 0), "never claimed"

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from taskyard.core.words import DEPENDENCIES_LIMIT
+from tests.api import Reply
 from tests.kube import JSON, Kubectl, task
 
 Change = Callable[[JSON, JSON], Any]
@@ -21,6 +23,7 @@ DEFINITION = {"name": "resize.images", "version": "v2"}
 NO_TEMPLATE: JSON = {"template": None}
 ONE_OF_TWO = "exactly one of `template` and `definitionRef` must be given"
 AS_CREATED = "must stay as it was created; create another Task instead"
+SAME_ORDER = "the order of containers must stay as it was"
 WITH_A_RERUN = "must stay as it was, unless the same write raises `rerun` on a Task that is Finished"
 A_RUN_IS_ONE_POD = "`restartPolicy` must be `Never` or absent: a run is one pod that runs once"
 NO_SECOND_RUN_INSIDE = "Kubernetes would run its code again inside one run"
@@ -29,7 +32,7 @@ A_LIST_OR_A_CURVE = (
     " delays are a list or a curve"
 )
 WHAT_GROWS = "`delaySeconds` must be given with a `backoff` other than `Constant`: it is what grows"
-ONE_DELAY_A_RETRY = "`intervalsSeconds` must have as many items as `limit`: one delay a retry"
+ONE_DELAY_A_RETRY = "`intervalsSeconds` must have as many items as the `limit` beside it: one delay a retry"
 
 
 REFUSED_TEMPLATES = [
@@ -156,12 +159,42 @@ REFUSED = [
         id="a main container that is not there",
     ),
     pytest.param({"queueName": "The_Queue"}, "spec.queueName: Invalid value", id="a queue's name"),
+    pytest.param(
+        {"idempotencyKey": "a,b"}, "spec.idempotencyKey: Invalid value", id="a key that none can select"
+    ),
+    pytest.param(
+        {"onDuplicate": "Both"}, "spec.onDuplicate: Unsupported value", id="a policy that there is not"
+    ),
     pytest.param({"priority": 1_000_001}, "spec.priority: Invalid value", id="a priority too high"),
     pytest.param({"startDelaySeconds": -1}, "spec.startDelaySeconds: Invalid value", id="a delay of less"),
     pytest.param({"timeoutSeconds": 0}, "spec.timeoutSeconds: Invalid value", id="no time at all"),
     pytest.param({"deadlineSeconds": 31_536_001}, "spec.deadlineSeconds: Invalid value", id="over a year"),
     pytest.param({"startLimit": 0}, "spec.startLimit: Invalid value", id="no start at all"),
     pytest.param({"onShutdown": "Panic"}, "spec.onShutdown: Unsupported value", id="a word not in the list"),
+    pytest.param(
+        {"dependencies": ["First_Task"]}, "spec.dependencies[0]: Invalid value", id="a task that none can be"
+    ),
+    pytest.param(
+        {"dependencies": ["first", "first"]},
+        'spec.dependencies[1]: Duplicate value: "first"',
+        id="a dependency twice",
+    ),
+    pytest.param(
+        {"dependencies": [f"task-{number}" for number in range(DEPENDENCIES_LIMIT + 1)]},
+        f"spec.dependencies: Too many: {DEPENDENCIES_LIMIT + 1}: must have at most {DEPENDENCIES_LIMIT} items",
+        id="too many dependencies",
+    ),
+    pytest.param(
+        {"requires": "AnyCompleted"},
+        'spec.requires: Unsupported value: "AnyCompleted": supported values: "AllCompleted", "AllResolved"',
+        id="a demand that is not in the list",
+    ),
+    pytest.param(
+        {"onDependencyFailure": "Skip"},
+        'spec.onDependencyFailure: Unsupported value: "Skip": supported values: "Fail", "Wait"',
+        id="a way out that is not in the list",
+    ),
+    pytest.param({"release": "now"}, "spec.release: Invalid value", id="a release that is no yes or no"),
     pytest.param({"inputs": {}}, 'unknown field "spec.inputs"', id="a misspelt field"),
     pytest.param(
         {"runAt": NOON, "startDelaySeconds": 0},
@@ -233,6 +266,11 @@ REFUSED = [
     ),
     pytest.param(
         {"retry": {"intervalsSeconds": [1]}},
+        f"spec.retry.intervalsSeconds: Invalid value: {ONE_DELAY_A_RETRY}",
+        id="intervals without a limit",
+    ),
+    pytest.param(
+        {"retry": {"limit": 0, "intervalsSeconds": [1]}},
         f"spec.retry.intervalsSeconds: Invalid value: {ONE_DELAY_A_RETRY}",
         id="intervals and no retry",
     ),
@@ -339,6 +377,22 @@ def test_accepted_time(admin: Kubectl, field: str, time: str) -> None:
             {"retry": {"limit": 1, "expected": {"errors": ["Timeout", "a b"]}}}, id="retry on errors"
         ),
         pytest.param({"retry": {"infrastructureLimit": 0}, "onShutdown": "Stop"}, id="at most once"),
+        pytest.param({"retry": {}}, id="a retry that says nothing"),
+        pytest.param(
+            {"retry": {"limit": 1, "backoff": "Constant", "intervalsSeconds": [1]}},
+            id="a list of delays beside what is no curve",
+        ),
+        pytest.param({"retry": {"delaySeconds": 1}}, id="a delay, for a definition's limit"),
+        pytest.param({"dependencies": []}, id="no dependencies, in words"),
+        pytest.param({"dependencies": ["accepted"]}, id="a task that waits for its release"),
+        pytest.param(
+            {"dependencies": ["a.b", "c"], "requires": "AllResolved", "onDependencyFailure": "Wait"},
+            id="dependencies",
+        ),
+        pytest.param(
+            {"dependencies": [f"task-{number}" for number in range(DEPENDENCIES_LIMIT)], "release": True},
+            id="as many dependencies as there may be",
+        ),
         pytest.param({"unreachableTimeoutSeconds": 60, "deadLetterPolicy": "Save"}, id="the rest"),
     ],
 )
@@ -366,23 +420,19 @@ def test_input_is_any_json(admin: Kubectl, value: Any) -> None:
 
 
 def test_defaults_are_filled_in(admin: Kubectl) -> None:
-    """The schema is their one place, so this is the list of them."""
-    found = accepted(admin, task("accepted", "exit 0"))
+    """All of them: what a definition may have a default for stays absent."""
+    found = accepted(admin, task("accepted", "exit 0", retry={}))
     del found["spec"]["template"]
     assert found["spec"] == {
         "queueName": "default",
-        "priority": 0,
-        "scheduleTimeoutSeconds": 900,
-        "startTimeoutSeconds": 600,
-        "startLimit": 3,
-        "retry": {"limit": 0, "backoff": "Constant", "maxDelaySeconds": 3600, "infrastructureLimit": 5},
+        "requires": "AllCompleted",
+        "onDependencyFailure": "Fail",
+        "onDuplicate": "Skip",
+        "retry": {},
         "suspend": False,
+        "release": False,
         "cancel": False,
         "rerun": 0,
-        "onShutdown": "Resubmit",
-        "deadLetterPolicy": "None",
-        "logs": "OnFailure",
-        "ttlSecondsAfterFinished": 86400,
     }
     assert found["status"] == {"state": "Pending", "phase": "Waiting"}
 
@@ -398,6 +448,9 @@ EVERYTHING: JSON = {
     "timeoutSeconds": 60,
     "retry": {"limit": 2, "delaySeconds": 1, "expected": {"exitCodes": [75]}},
     "unreachableTimeoutSeconds": 60,
+    "dependencies": ["first", "second"],
+    "idempotencyKey": "nightly/42",
+    "onDuplicate": "Queue",
     "rerun": 3,
 }
 FINISHED = {"state": "Failed", "phase": "Finished", "completedAt": EARLY}
@@ -421,6 +474,7 @@ def standing(admin: Kubectl) -> Iterator[Kubectl]:
             deadlineSeconds=5000,
         ),
         task("cancelled", "exit 0", suspend=True, cancel=True),
+        task("several", "exit 0", suspend=True, template=several("one", "two")),
         task("defined", "exit 0", suspend=True, template=None, definitionRef=DEFINITION),
     )
     for name, rerun in {"finished": EVERYTHING["rerun"], "cancelled": 0}.items():
@@ -428,6 +482,15 @@ def standing(admin: Kubectl) -> Iterator[Kubectl]:
         space("patch", "task", name, "--subresource=status", "--type=merge", f"--patch={patch}")
     yield space
     admin("delete", "namespace", space.namespace, "--wait=false")
+
+
+def several(*names: str) -> JSON:
+    """A template with containers, and init containers, of these names."""
+    template: JSON = task("any", "exit 0")["spec"]["template"]
+    [one] = template["spec"]["containers"]
+    containers = [{**one, "name": name} for name in names]
+    first = [{**one, "name": f"first-{name}"} for name in names]
+    return {"spec": {**template["spec"], "containers": containers, "initContainers": first}}
 
 
 def container(command: str) -> JSON:
@@ -446,6 +509,9 @@ FIXED = [
     pytest.param("plain", "input", {}, id="an input at last"),
     pytest.param("waiting", "queueName", "day", id="another queue"),
     pytest.param("waiting", "queueName", None, id="back to the default queue"),
+    pytest.param("waiting", "idempotencyKey", "nightly/43", id="another key"),
+    pytest.param("plain", "idempotencyKey", "nightly/42", id="a key at last"),
+    pytest.param("waiting", "onDuplicate", "Skip", id="another policy for its key"),
     pytest.param("relative", "startDelaySeconds", 0, id="no delay"),
     pytest.param("plain", "startDelaySeconds", 1, id="a delay at last"),
     pytest.param("relative", "goodForSeconds", 4500, id="a later expiry"),
@@ -453,12 +519,23 @@ FIXED = [
     pytest.param("waiting", "scheduleTimeoutSeconds", 1, id="scheduleTimeoutSeconds"),
     pytest.param("waiting", "startTimeoutSeconds", 1, id="startTimeoutSeconds"),
     pytest.param("waiting", "startLimit", 1, id="startLimit"),
+    pytest.param(
+        "plain", "startLimit", 3, id="in words what was meant before: a definition may mean something else"
+    ),
     pytest.param("waiting", "timeoutSeconds", 61, id="a longer timeout"),
     pytest.param("waiting", "timeoutSeconds", None, id="no timeout any more"),
     pytest.param("waiting", "retry", {"limit": 3}, id="another retry"),
     pytest.param("waiting", "retry", {"expected": None}, id="retry on everything"),
     pytest.param("waiting", "retry", None, id="the default retry"),
+    pytest.param("plain", "retry", {}, id="the default retry, in words"),
     pytest.param("waiting", "unreachableTimeoutSeconds", 1, id="unreachableTimeoutSeconds"),
+    pytest.param("waiting", "dependencies", ["first"], id="a dependency less"),
+    pytest.param("waiting", "dependencies", ["first", "second", "third"], id="another dependency"),
+    pytest.param("waiting", "dependencies", None, id="no dependencies any more"),
+    pytest.param("plain", "dependencies", ["first"], id="a dependency at last"),
+    pytest.param("plain", "dependencies", [], id="no dependencies, in words"),
+    pytest.param("waiting", "requires", "AllResolved", id="requires"),
+    pytest.param("waiting", "onDependencyFailure", "Wait", id="onDependencyFailure"),
     pytest.param("waiting", "onShutdown", "Stop", id="onShutdown"),
     pytest.param("waiting", "deadLetterPolicy", "Save", id="deadLetterPolicy"),
     pytest.param("plain", "logs", "Always", id="another share of the log"),
@@ -472,6 +549,18 @@ def test_a_fixed_field_stays(standing: Kubectl, name: str, field: str, value: An
 
 
 EDITS_REFUSED = [
+    pytest.param(
+        "several",
+        {"template": {"spec": {"containers": several("two", "one")["spec"]["containers"]}}},
+        f"spec.template.spec.containers: Forbidden: {SAME_ORDER}",
+        id="another container first",
+    ),
+    pytest.param(
+        "several",
+        {"template": {"spec": {"initContainers": several("two", "one")["spec"]["initContainers"]}}},
+        f"spec.template.spec.initContainers: Forbidden: {SAME_ORDER}",
+        id="init containers in another order",
+    ),
     pytest.param(
         "plain",
         {"template": None, "definitionRef": DEFINITION},
@@ -564,9 +653,12 @@ def test_every_rule_of_the_crd_has_a_row(admin: Kubectl) -> None:
     ("name", "change"),
     [
         pytest.param("waiting", {"suspend": False}, id="suspend"),
+        pytest.param("waiting", {"release": True}, id="release"),
+        pytest.param("finished", {"release": True}, id="release of what is finished"),
         pytest.param("waiting", {"cancel": True}, id="cancel"),
         pytest.param("cancelled", {"cancel": False}, id="cancel taken back"),
         pytest.param("waiting", {"priority": -5}, id="priority"),
+        pytest.param("waiting", {"priority": None}, id="whatever priority its definition has"),
         pytest.param("waiting", {"ttlSecondsAfterFinished": 0}, id="ttlSecondsAfterFinished"),
         pytest.param("waiting", {"rerun": 4}, id="rerun of what is not finished"),
         pytest.param("waiting", {"runAt": "2099-01-01T07:00:00+01:00"}, id="the same time in another zone"),
@@ -589,8 +681,8 @@ def test_every_rule_of_the_crd_has_a_row(admin: Kubectl) -> None:
     ],
 )
 def test_accepted_edit(standing: Kubectl, name: str, change: JSON) -> None:
-    answer = standing.ask(*_patch(name, change))
-    assert answer.code == 0, answer.error
+    reply = tried(standing, name, change)
+    assert reply.is_ok, reply.error
 
 
 @pytest.mark.parametrize("name", ["waiting", "finished", "defined"])
@@ -611,6 +703,16 @@ def test_a_status_is_kept_as_it_was_written(standing: Kubectl, name: str, result
         "state": "Running",
         "phase": "Active",
         "stop": {"reason": "Timeout", "requestedAt": NOON},
+        "dependencies": [{"name": "first"}, {"name": "second", "uid": "a-b", "state": "Completed"}],
+        "definition": {
+            "kind": "ClusterTaskDefinition",
+            "uid": "c-d",
+            "version": "v2",
+            "digest": "0" * 64,
+            "mainContainer": "main",
+            "gracePeriodSeconds": 30,
+            "defaults": {"retry": {"limit": 2, "intervalsSeconds": [1, 2]}, "unheardOf": ["x"]},
+        },
         "result": result,
     }
     patch = json.dumps([{"op": "replace", "path": "/status", "value": status}])
@@ -629,6 +731,37 @@ def test_a_status_is_kept_as_it_was_written(standing: Kubectl, name: str, result
             {"message": "x" * 4097},
             "status.message: Too long: may not be more than 4096",
             id="a long message",
+        ),
+        pytest.param(
+            {"dependencies": [{"name": "first"}, {"name": "first"}]},
+            'status.dependencies[1]: Duplicate value: {"name":"first"}',
+            id="a dependency twice",
+        ),
+        pytest.param(
+            {"dependencies": [{"state": "Completed"}]},
+            "status.dependencies[0].name: Required value",
+            id="a dependency without a name",
+        ),
+        pytest.param(
+            {"dependencies": [{"name": "first", "state": "Done"}]},
+            "status.dependencies[0].state: Unsupported value",
+            id="a dependency that came to no state of ours",
+        ),
+        pytest.param(
+            {"dependencies": [{"name": f"task-{number}"} for number in range(DEPENDENCIES_LIMIT + 1)]},
+            f"status.dependencies: Too many: {DEPENDENCIES_LIMIT + 1}",
+            id="too many dependencies",
+        ),
+        pytest.param(
+            {"definition": {"kind": "Job"}}, "status.definition.kind: Unsupported value", id="no definition"
+        ),
+        pytest.param(
+            {"definition": {"digest": "0" * 65}}, "status.definition.digest: Too long", id="a long digest"
+        ),
+        pytest.param(
+            {"definition": {"defaults": "none"}},
+            "status.definition.defaults: Invalid value",
+            id="defaults that are no object",
         ),
         pytest.param({"logs": "x"}, 'unknown field "status.logs"', id="a field that is not there"),
     ],
@@ -668,10 +801,28 @@ def test_columns(standing: Kubectl) -> None:
     ("path", "words"),
     [
         pytest.param("task", ["One unit of work", "What is wanted."], id="task"),
-        pytest.param("task.spec", ["What to run", "Default: `default`.", "Default: `900`."], id="spec"),
-        pytest.param("task.spec.retry", ["enum: Constant, Linear", "Default: `3600`."], id="retry"),
+        pytest.param(
+            "task.spec",
+            [
+                "What to run",
+                "Default: `default`.",
+                "Default: `900`, unless its definition has another.",
+                "Absent: as long as it takes. It never changes. Default: its definition's, if that has one.",
+                "it is then held until `release`. It never changes.",
+                "Default: `AllCompleted`.",
+                "Whatever its dependencies say, it may run. It may be changed at any time. Default: `false`.",
+            ],
+            id="spec",
+        ),
+        pytest.param(
+            "task.spec.retry",
+            ["enum: Constant, Linear", "Default: `3600`, unless its definition has another."],
+            id="retry",
+        ),
         pytest.param("task.spec.input", ["any JSON", "100 KiB", "`MalformedPayload`"], id="input"),
         pytest.param("task.status.result", ["What the task left behind."], id="result"),
+        pytest.param("task.status.dependencies", ["The terminal state that it came to"], id="dependencies"),
+        pytest.param("task.status.definition", ["when the task was first claimed"], id="definition"),
     ],
 )
 def test_explain_reads_like_documentation(admin: Kubectl, path: str, words: list[str]) -> None:
@@ -688,25 +839,25 @@ def rules_below(schema: JSON) -> Iterator[JSON]:
 
 def refusal(kubectl: Kubectl, manifest: JSON) -> str:
     """What the API server says instead of taking it."""
-    answer = kubectl.ask("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
-    assert answer.code != 0
-    return answer.error
+    reply = kubectl.post(manifest, dryRun="All")
+    assert not reply.is_ok
+    return reply.error
 
 
 def accepted(kubectl: Kubectl, manifest: JSON) -> JSON:
     """What the API server makes of it."""
-    text = kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(manifest))
-    found: JSON = json.loads(text)
-    return found
+    reply = kubectl.post(manifest, dryRun="All")
+    assert reply.is_ok, reply.error
+    return reply.body
 
 
 def edit(kubectl: Kubectl, name: str, change: JSON) -> str:
     """What the API server says about an edit of the spec, which it must refuse."""
-    answer = kubectl.ask(*_patch(name, change))
-    assert answer.code != 0
-    return answer.error
+    reply = tried(kubectl, name, change)
+    assert not reply.is_ok
+    return reply.error
 
 
-def _patch(name: str, change: JSON) -> tuple[str, ...]:
-    text = json.dumps({"spec": change})
-    return "patch", "task", name, "--dry-run=server", "--type=merge", f"--patch={text}"
+def tried(kubectl: Kubectl, name: str, change: JSON) -> Reply:
+    """What the API server says about an edit of the spec, which it does not make."""
+    return kubectl.patch("task", name, {"spec": change}, dryRun="All")

@@ -19,6 +19,8 @@ from tests.kube import JSON, UNTIL_TOLD, Kubectl, nowhere, of_run, task
 
 TASK: Final = "it"
 FORGED: Final = "forged"
+FIRST: Final = "first"
+QUEUE: Final = "queue"
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,21 @@ def _cancel(kubectl: Kubectl) -> None:
 def _release(kubectl: Kubectl) -> None:
     kubectl.until(TASK, "Suspended", ".status.reason")
     kubectl.edit(TASK, suspend=False)
+
+
+def _create_queue(kubectl: Kubectl) -> None:
+    queue = {"apiVersion": "taskyard.dev/v1alpha1", "kind": "TaskQueue", "metadata": {"name": QUEUE}}
+    kubectl.create(queue | {"spec": {"maxConcurrent": 1}})
+
+
+def _create_first(kubectl: Kubectl) -> None:
+    """What the Task waits for; it never has a pod."""
+    kubectl.create(task(FIRST, "true", suspend=True))
+
+
+def _end_first(kubectl: Kubectl) -> None:
+    kubectl.until(TASK, "DependencyPending", ".status.reason")
+    kubectl.edit(FIRST, cancel=True)
 
 
 def _forge(kubectl: Kubectl) -> None:
@@ -163,6 +180,21 @@ UNSCHEDULABLE: Final = Scenario(
     fits_nowhere=True,
     events=("TaskException",),
 )
+DEPENDENT: Final = Scenario(
+    "dependent",
+    "true",
+    Outcome("Completed", runs=ONCE),
+    spec={"dependencies": [FIRST], "requires": "AllResolved"},
+    prepare=_create_first,
+    meddle=_end_first,
+)
+QUEUED: Final = Scenario(
+    "queued",
+    "sleep 2",
+    Outcome("Completed", runs=ONCE),
+    spec={"queueName": QUEUE},
+    prepare=_create_queue,
+)
 SHORT_LIVED: Final = Scenario(
     "short lived", "true", None, spec={"ttlSecondsAfterFinished": 1}, verify=_expect_nothing_left
 )
@@ -234,6 +266,8 @@ def _is_in_others(kubectl: Kubectl, write: Write) -> bool:
             return not any(is_shielded(pod) for pod in kubectl.get("pods")["items"])
         case Write.ANNOUNCE:
             return bool(kubectl.events(TASK))
+        case Write.REPORT:
+            return "status" in kubectl.get("taskqueue", QUEUE)
         case Write.LEASE:
             return bool(kubectl.get("leases")["items"])
         case _:

@@ -214,7 +214,7 @@ def test_a_pod_that_gets_its_node_in_the_moment_of_giving_back_is_a_run_or_none(
     kubectl: Kubectl, place: Place, seen: Witness
 ) -> None:
     """Gates are opened around the moment when patience ends: some just before it, some just after."""
-    offsets = {f"racer-{number}": -0.9 + 0.3 * number for number in range(6)}
+    offsets = {f"racer-{number}": -0.9 + 0.5 * number for number in range(6)}
     limits: JSON = {"scheduleTimeoutSeconds": 8, "startLimit": 1, "retry": {"infrastructureLimit": 0}}
 
     def let_go(name: str, pod: str, at: float) -> None:

@@ -40,7 +40,7 @@ def running(kubectl: Kubectl, name: str, number: int = 0) -> JSON:
 
     def found() -> JSON | None:
         status = kubectl.status(name)
-        return status["runs"][-1] if (status["state"], status["run"]) == ("Running", number) else None
+        return status["runs"][-1] if (status["state"], status.get("run")) == ("Running", number) else None
 
     run: JSON = kubectl.eventually(f"run {number} of {name} is at work", found, 120)
     return run

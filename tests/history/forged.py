@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
+from taskyard.core.defaults import BUILT_IN
 from taskyard.core.words import State
 from tests.history.slim import JOB, JSON, POD, TASK
 
@@ -14,10 +15,12 @@ LATER: Final = "2026-01-01T01:00:00Z"
 UID: Final = "u"
 
 SPEC: Final[JSON] = {
-    "retry": {"limit": 2, "infrastructureLimit": 5},
+    "retry": BUILT_IN["retry"] | {"limit": 2},
     "startLimit": 3,
     "cancel": False,
     "suspend": False,
+    "release": False,
+    "requires": "AllCompleted",
     "rerun": 0,
 }
 AT_MOST_ONCE: Final[JSON] = {"retry": {"limit": 2, "infrastructureLimit": 0}}

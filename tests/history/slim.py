@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from taskyard.core import defaults
 from taskyard.core.manifest import (
     ANNOTATION_MAIN_CONTAINER,
     ANNOTATION_PLACEHOLDER,
@@ -30,7 +31,10 @@ KEPT_OF_A_SPEC: Final = (
     "deadlineSeconds",
     "cancel",
     "suspend",
+    "release",
     "rerun",
+    "dependencies",
+    "requires",
 )
 
 
@@ -55,7 +59,7 @@ def _identity(metadata: JSON) -> JSON:
 
 
 def _task(task: JSON) -> JSON:
-    fields, spec = task["metadata"].get("managedFields", []), task["spec"]
+    fields, spec = task["metadata"].get("managedFields", []), _asked(task)
     status = {key: value for key, value in task.get("status", {}).items() if key != "logTail"}
     return {
         "generation": task["metadata"].get("generation", 0),
@@ -63,6 +67,12 @@ def _task(task: JSON) -> JSON:
         "status": status,
         "writers": sorted({each["manager"] for each in fields if each.get("subresource") == "status"}),
     }
+
+
+def _asked(task: JSON) -> JSON:
+    """What the Task asks for, with what it is silent about: its definition's defaults, if any, and ours."""
+    inherited = task.get("status", {}).get("definition", {}).get("defaults", {})
+    return defaults.merged(task["spec"], defaults.merged(inherited, defaults.BUILT_IN))
 
 
 def _job(job: JSON) -> JSON:

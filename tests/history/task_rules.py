@@ -8,7 +8,7 @@ from typing import Final
 
 from taskyard.core.stopping import PATIENCE
 from taskyard.core.transitions import TRANSITIONS
-from taskyard.core.words import RUNS_KEPT, ErrorCode, State
+from taskyard.core.words import RUNS_KEPT, ErrorCode, Requires, State
 from tests.history.objects import Moment
 from tests.history.slim import JSON
 
@@ -134,6 +134,17 @@ def claims_heed_what_was_asked(before: Moment, after: Moment) -> Iterator[str]:
             yield f"claimed at {claimed_at}, after its `{name}`, {clock}"
 
 
+def claims_heed_dependencies(before: Moment, after: Moment) -> Iterator[str]:
+    """Each of them has ended as it must, on record; or the task was released."""
+    if not is_claim(before, after) or before.spec.get("release"):
+        return
+    ends = {each["name"]: each.get("state") for each in after.status.get("dependencies", [])}
+    for name in before.spec.get("dependencies", []):
+        end = ends.get(name)
+        if end is None or (before.spec["requires"] == Requires.ALL_COMPLETED and end != State.COMPLETED):
+            yield f"claimed, though its dependency `{name}` is {end or 'not resolved'}"
+
+
 def a_loss_is_the_end_where_none_is_allowed(before: Moment, after: Moment) -> Iterator[str]:
     """Whoever wants at most once sets `infrastructureLimit: 0`, and gets it."""
     known = {run["number"] for run in before.runs if run["state"] != State.RUNNING}
@@ -186,5 +197,6 @@ STEPS: Final[tuple[Callable[[Moment, Moment], Iterator[str]], ...]] = (
     steps_are_in_the_table,
     attempts_are_claims,
     claims_heed_what_was_asked,
+    claims_heed_dependencies,
     a_loss_is_the_end_where_none_is_allowed,
 )

@@ -228,7 +228,7 @@ def test_one_node_is_enough_when_asked_for(native: Native, capsys: pytest.Captur
 
 
 def test_down_and_up_again_and_again(native: Native) -> None:
-    for _ in range(3):
+    for _ in range(2):
         native.up(dns=False)
         run_a_pod(native, "guest")
         native.down()
@@ -237,7 +237,8 @@ def test_down_and_up_again_and_again(native: Native) -> None:
 @pytest.mark.parametrize("command", ["up", "down"])
 def test_a_command_that_is_killed_on_its_way_is_no_harm(native: Native, command: str) -> None:
     before = look()
-    for patience in (0.3, 0.6, 1.2):
+    # Fewer for `down`: what is to go down has to come up first.
+    for patience in (0.3, 0.6, 1.2) if command == "up" else (0.4, 1.0):
         if command == "down":
             native.up(dns=False)
         begun = subprocess.Popen(

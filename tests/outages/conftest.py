@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from cluster.native import Native
 from cluster.provider import choose
 from tests.faults.operator import Place
 from tests.faults.witness import Witness, witness
-from tests.kube import Kubectl
+from tests.kube import Kubectl, namespace
 from tests.outages.diary import Diary
 from tests.outages.machinery import Machinery
 
@@ -20,11 +19,8 @@ from tests.outages.machinery import Machinery
 @pytest.fixture
 def kubectl(admin: Kubectl, alone: None) -> Iterator[Kubectl]:
     """kubectl in a namespace of the test's own, where pods may write to their host."""
-    name = f"test-{uuid.uuid4().hex[:10]}"
-    labels = {"pod-security.kubernetes.io/enforce": "privileged"}
-    admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-    yield Kubectl(admin.command, name)
-    admin("delete", "namespace", name, "--wait=false")
+    with namespace(admin, **{"pod-security.kubernetes.io/enforce": "privileged"}) as made:
+        yield made
 
 
 @pytest.fixture

@@ -55,7 +55,8 @@ class Machinery:
 
     @contextmanager
     def pressure(self, node: str) -> Iterator[None]:
-        """Its kubelet finds memory short, and evicts for real."""
+        """Its kubelet finds memory short, and evicts for real. It is some seconds before its taint says so."""
+        self.admin("cordon", node)
         try:
             self._configure(node, evictionHard=UNBEARABLE)
             self.start(f"{node}/kubelet")

@@ -101,7 +101,7 @@ def test_j8_a_run_that_continues_for_too_long_is_moved_after_all(
     kubectl: Kubectl, place: Place, machinery: Machinery, diary: Diary, pods: Witness
 ) -> None:
     kubectl.create(diary.keeper("overstays", "node2", onShutdown="Continue"))
-    with place.running(continue_seconds=20):
+    with place.running(continue_seconds=10):
         diary.at_work_on(kubectl, "node2", "overstays")
         with draining(kubectl, "node2") as patient:
             said, _ = patient.communicate(timeout=150)

@@ -55,13 +55,15 @@ def test_a_silent_node_that_stays_away(
     """What resolves a task without its node's help: a time-out of its own, its deadline, and a fence."""
     kubectl.create(
         diary.keeper("impatient", "node2", unreachableTimeoutSeconds=1),
-        diary.keeper("dated", "node2", deadlineSeconds=40),
         diary.keeper("fenced", "node2"),
         diary.keeper("once", "node2", retry={"infrastructureLimit": 0}),
         diary.keeper("unwanted", "node2"),
     )
     with place.running():
-        diary.at_work_on(kubectl, "node2", "impatient", "dated", "fenced", "once", "unwanted")
+        diary.at_work_on(kubectl, "node2", "impatient", "fenced", "once", "unwanted")
+        # It is to see the silence, some 40 s from now, and then its deadline, however slow the others were.
+        kubectl.create(diary.keeper("dated", "node2", deadlineSeconds=55))
+        diary.at_work_on(kubectl, "node2", "dated")
         machinery.silence("node2")
 
         impatient = kubectl.wait("impatient")["status"]

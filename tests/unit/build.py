@@ -4,9 +4,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from taskyard.core import manifest
-from taskyard.core.model import Container, Exit, Job, Live, Pod, Snapshot, Status, Task
-from taskyard.core.spec import Retry, Spec
-from taskyard.core.words import Backoff, DeadLetterPolicy, LogPolicy, OnShutdown, PodPhase, State
+from taskyard.core.model import Container, Exit, Job, Live, Pod, Snapshot, Status, Task, Version
+from taskyard.core.spec import DefinitionRef, Retry, Spec
+from taskyard.core.words import (
+    Backoff,
+    DeadLetterPolicy,
+    DefinitionKind,
+    LogPolicy,
+    OnDependencyFailure,
+    OnDuplicate,
+    OnShutdown,
+    PodPhase,
+    Requires,
+    State,
+)
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 SUBMITTED = NOW - timedelta(minutes=10)
@@ -39,6 +50,10 @@ def spec(**changes: Any) -> Spec:
         "main_container": "main",
         "grace": seconds(5),
         "definition": None,
+        "dependencies": (),
+        "requires": Requires.ALL_COMPLETED,
+        "on_dependency_failure": OnDependencyFailure.FAIL,
+        "release": False,
         "queue": "default",
         "priority": 0,
         "run_at": None,
@@ -53,6 +68,8 @@ def spec(**changes: Any) -> Spec:
         "timeout": None,
         "retry": retry(),
         "unreachable_timeout": None,
+        "idempotency_key": None,
+        "on_duplicate": OnDuplicate.SKIP,
         "suspend": False,
         "cancel": False,
         "rerun": 0,
@@ -126,6 +143,24 @@ def job(**changes: Any) -> Job:
 
 def snapshot(of: Task, *pods: Pod, **facts: Any) -> Snapshot:
     return Snapshot(**{"task": of, "claimer": "op", "pods": pods, **facts})
+
+
+REF = DefinitionRef(DefinitionKind.TASK_DEFINITION, "report", "v1")
+
+
+def version(**changes: Any) -> Version:
+    """What `REF` leads to."""
+    offered: dict[str, Any] = {
+        "kind": DefinitionKind.TASK_DEFINITION,
+        "uid": "definition-uid",
+        "version": "v1",
+        "digest": "digest",
+        "template": {"spec": {"containers": [{"name": "main", "image": "i"}]}},
+        "defaults": {},
+        "main_container": "main",
+        "grace_seconds": 5,
+    }
+    return Version(**{**offered, **changes})
 
 
 def live(found: Job | None = None) -> Live:

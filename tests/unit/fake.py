@@ -59,9 +59,9 @@ class FakeCluster:
         for start in range(0, max(len(found), 1), self._page_size):
             yield Page(found[start : start + self._page_size], version)
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Object:
         self._begin("get", kind)
-        return copied(self._find(kind, namespace, name))
+        return copied(self._find(kind, namespace or "", name))
 
     async def create(self, kind: Kind, namespace: str, obj: Json) -> Object:
         self._begin("create", kind)
@@ -154,7 +154,7 @@ class FakeCluster:
             obj = with_defaults(obj, TASK_DEFAULTS)
         metadata = obj["metadata"]
         metadata["resourceVersion"] = self._next_version()
-        self._objects[kind][metadata["namespace"], metadata["name"]] = obj
+        self._objects[kind][metadata.get("namespace", ""), metadata["name"]] = obj
         self._tell(kind, event, obj)
         if verb:
             self.after_call(verb, kind)

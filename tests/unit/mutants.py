@@ -1,4 +1,4 @@
-"""Plausible mistakes in the pure core, one line each. Every one of them must be caught: see `test_mutants.py`."""
+"""Plausible mistakes in the core and beside it, one line each. Every one must be caught: see `test_mutants.py`."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,6 +7,9 @@ TABLES: Final = "tables"
 SIMULATION: Final = "simulation"
 CLAIMS: Final = "claims"
 FOUND: Final = "found_by_simulation"
+DEPENDENCIES: Final = "dependencies"
+DEFINITIONS: Final = "definitions"
+RELATIONS: Final = "relations"
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a rerun takes the number of the run before it",
-        "decide",
+        "resting",
         "run=status.run + (status.recorded_run is not None),",
         "run=status.run,",
     ),
@@ -45,7 +48,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a task that was never resolved is run again",
-        "decide",
+        "resting",
         "if task.spec.rerun > task.status.observed_rerun:",
         "if task.spec.rerun >= task.status.observed_rerun:",
     ),
@@ -82,8 +85,8 @@ MUTANTS: Final = (
     Mutant(
         "nobody wakes up for a timeout",
         "stopping",
-        "return clocks.deadline(task), clocks.timeout_at(task, started_at), lingers_until",
-        "return clocks.deadline(task), lingers_until",
+        "return clocks.deadline(task), clocks.timeout_at(task, started_at)",
+        "return (clocks.deadline(task),)",
     ),
     Mutant(
         "a pod without a node is asked to end, and never does",
@@ -174,8 +177,8 @@ MUTANTS: Final = (
     Mutant(
         "a claim of another is given back without a placeholder",
         "launch",
-        "return Decision(Look()) if snapshot.live is None else Decision(CreateJob(is_placeholder=True))",
-        "return say.write(snapshot, outcome.unclaimed(snapshot.task, snapshot.task.status.claimed_at))",
+        "return Decision(Look()) if snapshot.live is None else take_for_nobody(snapshot)",
+        "return say.write(snapshot, unclaimed(snapshot, snapshot.task.status.claimed_at))",
         CLAIMS,
     ),
     Mutant(
@@ -208,8 +211,8 @@ MUTANTS: Final = (
     Mutant(
         "a timeout is slept over while a stray is stopped",
         "stopping",
-        "if started_at is not None:\n        lingers_until",
-        "if started_at is not None and pod is not None:\n        lingers_until",
+        "if started_at is not None:\n        return clocks.deadline(task), clocks",
+        "if started_at is not None and pod is not None:\n        return clocks.deadline(task), clocks",
         FOUND,
     ),
     Mutant(
@@ -218,5 +221,103 @@ MUTANTS: Final = (
         "if not job.suspend:",
         "if not job.suspend and task.status.reason == Reason.RUN_LOST:",
         FOUND,
+    ),
+    Mutant(
+        "a dependency that has failed is good enough",
+        "dependencies",
+        "return seen.state is State.COMPLETED",
+        "return seen.state is not None",
+        DEPENDENCIES,
+    ),
+    Mutant(
+        "what had completed is waited for again",
+        "dependencies",
+        "if there is None or is_met(known, requires):",
+        "if there is None:",
+        DEPENDENCIES,
+    ),
+    Mutant(
+        "nobody is told that it is another one of that name",
+        "dependencies",
+        "previous_uid=known.uid if is_another else known.previous_uid",
+        "previous_uid=known.previous_uid",
+        DEPENDENCIES,
+    ),
+    Mutant(
+        "whoever finds a circle tells nobody else",
+        "relations",
+        "for name, way in found.items():",
+        "for name, way in list(found.items())[:1]:",
+        RELATIONS,
+    ),
+    Mutant(
+        "whoever begins to wait again is in no circle",
+        "relations",
+        "return bool(tasks_of(news)) or (before.spec.suspend and not task.spec.suspend)",
+        "return before.spec.suspend and not task.spec.suspend",
+        RELATIONS,
+    ),
+    Mutant(
+        "an end is forgotten when its name is taken again",
+        "relations",
+        "self._keep_end(namesake)",
+        "pass",
+        RELATIONS,
+    ),
+    Mutant(
+        "an end that is on record is told for ever",
+        "relations",
+        "(key not in after or dependencies.has_on_record(task, ended.end)):",
+        "key not in after:",
+        RELATIONS,
+    ),
+    Mutant(
+        "the time to live does not wait for those that wait",
+        "relations",
+        "return task.status.state.is_terminal and bool(self._owed(task))",
+        "return False",
+        RELATIONS,
+    ),
+    Mutant(
+        "a suspended task is resolved by its dependencies",
+        "dependencies",
+        "if spec.release or spec.suspend:",
+        "if spec.release:",
+        DEPENDENCIES,
+    ),
+    Mutant(
+        "a dependency is called gone because the cache does not have it",
+        "dependencies",
+        "missing = [name for name in _missing(snapshot) if name not in snapshot.absent]",
+        "missing: list[str] = []",
+        DEPENDENCIES,
+    ),
+    Mutant(
+        "a retired version starts new tasks",
+        "definitions",
+        "if version.is_retired and bound is None:",
+        "if version.is_retired and bound is not None:",
+        DEFINITIONS,
+    ),
+    Mutant(
+        "a version is known by its name, whatever it says now",
+        "definitions",
+        "version.digest != bound.digest",
+        "version.version != bound.version",
+        DEFINITIONS,
+    ),
+    Mutant(
+        "a list of intervals inherits a curve",
+        "defaults",
+        "replaced = DELAYS if DELAYS & own.keys() else frozenset[str]()",
+        "replaced = frozenset[str]()",
+        DEFINITIONS,
+    ),
+    Mutant(
+        "a time on the clock inherits a relative one",
+        "defaults",
+        "if absolute in own}",
+        "if absolute in inherited}",
+        DEFINITIONS,
     ),
 )

@@ -12,6 +12,7 @@ from hypothesis.strategies import SearchStrategy
 from taskyard.core import parse, record
 from taskyard.core.model import (
     Container,
+    Dependency,
     Error,
     Exit,
     Hindrance,
@@ -25,12 +26,38 @@ from taskyard.core.model import (
     Status,
     Stop,
     Task,
+    Unregistered,
     Value,
+    Version,
     Wait,
 )
-from taskyard.core.spec import Definition, Expected, Retry, Spec
-from taskyard.core.words import Backoff, Flaw, LogPolicy, OnShutdown, PodPhase, Reason, State, StopReason
-from tests.unit.build import CLAIMED, NOW, STARTED, SUBMITTED, job, pod, retry, seconds, spec, task
+from taskyard.core.spec import Expected, Retry, Spec
+from taskyard.core.words import (
+    Backoff,
+    Flaw,
+    LogPolicy,
+    OnDependencyFailure,
+    OnShutdown,
+    PodPhase,
+    Reason,
+    Requires,
+    State,
+    StopReason,
+)
+from tests.unit.build import (
+    CLAIMED,
+    NOW,
+    REF,
+    STARTED,
+    SUBMITTED,
+    job,
+    pod,
+    retry,
+    seconds,
+    spec,
+    task,
+    version,
+)
 from tests.unit.fake import TASK_DEFAULTS, with_defaults
 
 WAITING = (State.PENDING, State.DELAYED, State.UNSCHEDULED)
@@ -64,7 +91,11 @@ specs: SearchStrategy[Spec] = st.builds(
     good_for=maybe(spans),
     deadline=maybe(moments),
     deadline_after=maybe(spans),
-    definition=maybe(st.just(Definition("TaskDefinition", "report", "v1"))),
+    dependencies=st.sampled_from([(), (), ("a",), ("a", "hello"), ("a", "b")]),
+    requires=st.sampled_from(Requires),
+    on_dependency_failure=st.sampled_from(OnDependencyFailure),
+    release=st.sampled_from([False, False, True]),
+    definition=maybe(st.just(REF)),
     schedule_timeout=spans,
     start_timeout=spans,
     start_limit=st.integers(1, 3),
@@ -162,6 +193,11 @@ def pods(draw: st.DrawFn, number: int, current: int) -> Pod:
     )
 
 
+definitions: SearchStrategy[Version | Unregistered] = st.one_of(
+    st.just(version()), st.just(Unregistered("no")), st.just(Unregistered("old", is_retired=True))
+)
+
+
 @st.composite
 def jobs(draw: st.DrawFn, owner: Task) -> Job:
     return job(
@@ -183,12 +219,17 @@ def snapshots(draw: st.DrawFn, states: Sequence[State] = tuple(State)) -> Snapsh
     return Snapshot(
         task=owner,
         claimer="op",
-        hold=draw(maybe(st.just(Hindrance(Reason.QUEUE_NOT_FOUND, "there is no queue")))),
+        holds=draw(st.sampled_from(((), (Wait(Reason.QUEUE_NOT_FOUND, "there is no queue"),)))),
         pods=tuple(draw(pods(number, owner.status.attempt)) for number in range(1, draw(st.integers(1, 3)))),
         job=found,
         refusal=draw(maybe(st.builds(Refusal, st.booleans(), st.just("no"), moments))),
         looked_at=draw(maybe(moments)),
         live=draw(st.sampled_from([None, Live(found)])),
+        definition=draw(definitions) if owner.spec.definition is not None else None,
+        dependencies=draw(
+            st.sampled_from([(), (Dependency("a", "uid-a"),), (Dependency("a", "uid-a", State.COMPLETED),)])
+        ),
+        asked=draw(st.booleans()),
     )
 
 

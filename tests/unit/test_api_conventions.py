@@ -1,4 +1,4 @@
-"""The API conventions, Kubernetes' own and ours, checked on every field of ours in the generated CRD.
+"""The API conventions, Kubernetes' own and ours, checked on every field of ours in the generated CRDs.
 
 The interior of a pod template is Kubernetes' own API and follows its own rules: the walk stops there.
 """
@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from taskyard.api.generate import task_crd
+from taskyard.api.generate import crds
+from taskyard.core.defaults import BUILT_IN, DEFAULTABLE
 
 CAMEL_CASE = re.compile(r"[a-z][a-zA-Z0-9]*")
 PASCAL_CASE = re.compile(r"[A-Z][a-zA-Z0-9]*")
@@ -36,7 +37,7 @@ class FieldOfOurs:
 
 def fields(schema: dict[str, Any], path: str) -> Iterator[FieldOfOurs]:
     for name, sub in schema.get("properties", {}).items():
-        if not (path == "Task" and name in FIELDS_OF_EVERY_OBJECT):
+        if not ("." not in path and name in FIELDS_OF_EVERY_OBJECT):
             yield from field_and_below(FieldOfOurs(f"{path}.{name}", name, sub))
 
 
@@ -51,9 +52,16 @@ def field_and_below(field: FieldOfOurs) -> Iterator[FieldOfOurs]:
         )
 
 
-TASK_SCHEMA = task_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-# The whole comes first: it carries rules too.
-FIELDS = [FieldOfOurs("Task", "task", TASK_SCHEMA), *fields(TASK_SCHEMA, "Task")]
+def fields_of(crd: dict[str, Any]) -> Iterator[FieldOfOurs]:
+    """The whole comes first: it carries rules too."""
+    names, version = crd["spec"]["names"], crd["spec"]["versions"][0]
+    yield FieldOfOurs(
+        names["kind"], names["kind"][0].lower() + names["kind"][1:], version["schema"]["openAPIV3Schema"]
+    )
+    yield from fields(version["schema"]["openAPIV3Schema"], names["kind"])
+
+
+FIELDS = [field for crd in crds() for field in fields_of(crd)]
 
 
 def is_camel_case(field: FieldOfOurs) -> bool:
@@ -112,7 +120,7 @@ def is_an_instant_if_it_says_at(field: FieldOfOurs) -> bool:
 
 def is_a_strict_time_if_a_user_writes_it(field: FieldOfOurs) -> bool:
     """What the API server takes for a date-time is more than Python reads."""
-    if not field.path.startswith("Task.spec") or field.schema.get("format") != "date-time":
+    if ".spec." not in field.path or field.schema.get("format") != "date-time":
         return True
     return "pattern" in field.schema
 
@@ -122,14 +130,25 @@ def has_a_default_that_is_told(field: FieldOfOurs) -> bool:
     return default is None or isinstance(default, dict) or " Default: `" in field.schema["description"]
 
 
+def tells_what_it_inherits(field: FieldOfOurs) -> bool:
+    """What a definition may have a default for, and what it is without one."""
+    parent, _, name = field.path.rpartition(".")
+    if parent == "Task.spec" and name in DEFAULTABLE and name not in BUILT_IN:
+        return "Default: its definition's" in field.schema["description"]
+    built_in = {"Task.spec": BUILT_IN, "Task.spec.retry": BUILT_IN["retry"]}.get(parent, {}).get(name)
+    if built_in is None or isinstance(built_in, dict):
+        return True
+    return f" Default: `{built_in}`, unless its definition has another." in field.schema["description"]
+
+
 def has_no_default_in_the_status(field: FieldOfOurs) -> bool:
     """But for the state of a Task that nobody has looked at yet, a default of the status as a whole."""
-    return not field.path.startswith("Task.status.") or "default" not in field.schema
+    return ".status." not in field.path or "default" not in field.schema
 
 
 def requires_nothing_in_the_status(field: FieldOfOurs) -> bool:
     """Keys of list maps have to be required, and a condition is as `meta/v1` has it; nothing else."""
-    if not field.path.startswith("Task.status") or field.path == "Task.status.conditions[]":
+    if ".status" not in field.path or field.path.endswith(".status.conditions[]"):
         return True
     if field.is_item:
         parent = next(each for each in FIELDS if f"{each.path}[]" == field.path)
@@ -155,6 +174,7 @@ CONVENTIONS: list[Callable[[FieldOfOurs], bool]] = [
     is_an_instant_if_it_says_at,
     is_a_strict_time_if_a_user_writes_it,
     has_a_default_that_is_told,
+    tells_what_it_inherits,
     has_no_default_in_the_status,
     requires_nothing_in_the_status,
     has_rules_that_name_a_field_in_backquotes,
@@ -175,8 +195,10 @@ def test_the_walk_reaches_every_corner() -> None:
         "Task.spec.retry.expected.exitCodes[]",
         "Task.status.result.error.code",
         "Task.status.runs[].exitCode",
+        "TaskDefinition.spec.versions[].defaults.retry.expected.exitCodes[]",
+        "ClusterTaskDefinition.spec.retired[]",
     } <= paths
-    assert not any(path.startswith("Task.spec.template.") for path in paths)
+    assert not any(".template." in path for path in paths)
 
 
 def broken(name: str, **schema: Any) -> FieldOfOurs:
@@ -233,6 +255,16 @@ def broken(name: str, **schema: Any) -> FieldOfOurs:
             has_a_default_that_is_told,
             broken("limit", type="integer", default=3, description="How many."),
             id="a default that is kept secret",
+        ),
+        pytest.param(
+            tells_what_it_inherits,
+            FieldOfOurs("Task.spec.retry.limit", "limit", {"description": "How many."}),
+            id="a default of the operator's that is kept secret",
+        ),
+        pytest.param(
+            tells_what_it_inherits,
+            FieldOfOurs("Task.spec.timeoutSeconds", "timeoutSeconds", {"description": "How long."}),
+            id="a definition that may have a word, and is not named",
         ),
         pytest.param(
             has_no_default_in_the_status, broken("run", type="integer", default=0), id="a made-up status"

@@ -39,3 +39,12 @@ def test_one_that_recovers_is_no_longer_held_back() -> None:
     for _ in range(20):
         pace.hold_back(0.0)
     assert pace.hold_back(1000.0) == 0.0
+
+
+def test_whoever_waited_in_vain_goes_at_once_the_next_time_and_only_then() -> None:
+    pace = Pace()
+    for _ in range(10):
+        pace.hold_back(0.0)
+    pace.was_not_sent()
+    assert pace.hold_back(1.0) == 0.0
+    assert pace.hold_back(1.5) > 0.0

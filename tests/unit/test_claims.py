@@ -1,12 +1,15 @@
 """Whose claim it is, and what becomes of it when its claimer is gone."""
 
+import asyncio
+
 import pytest
 
-from taskyard.cluster import PODS
+from taskyard.cluster import PODS, TASKS
 from taskyard.core import manifest
+from taskyard.core.actions import CreateJob, Decision, DeletePod, Look, Shield, WriteStatus
 from taskyard.core.decide import decide
-from taskyard.core.model import CreateJob, Decision, DeletePod, Look, Pod, Shield, WriteStatus
-from taskyard.core.words import OnShutdown, PodPhase, Reason, State
+from taskyard.core.model import Pod, Refusal, Stop
+from taskyard.core.words import OnShutdown, PodPhase, Reason, State, StopReason
 from tests.unit.build import CLAIMED, NOW, job, live, pod, retry, seconds, snapshot, started, task
 from tests.unit.world import World
 
@@ -131,3 +134,56 @@ def test_continue_is_launched_behind_a_shield() -> None:
     assert decide(snapshot(shy, is_shielded=True), NOW).action == CreateJob()
     labels = manifest.labels(shy)
     assert manifest.shield()["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_a_refusal_on_record_is_no_loss_for_whoever_wants_it_at_most_once() -> None:
+    """It was answered with a no. Before it is asked for again that is taken back: then nobody knows any more."""
+    once = {"retry": retry(infrastructure_limit=0)}
+    old = task(State.CLAIMED, wants=once, reason=Reason.JOB_REFUSED, message="exceeded quota: q")
+    placeholder = job(is_placeholder=True, suspend=True)
+    action = decide(snapshot(old, acting_since=AFTER, job=placeholder), NOW).action
+    assert isinstance(action, WriteStatus)
+    assert (action.status.state, action.status.loss_count) == (State.PENDING, 0)
+    assert str(action.status.message).endswith("and its Job had been refused: exceeded quota: q")
+    refused = Refusal(malformed=False, message="exceeded quota: q", at=NOW - seconds(3600))
+    action = decide(snapshot(old, acting_since=BEFORE, refusal=refused), NOW).action
+    assert isinstance(action, WriteStatus)
+    assert (action.status.state, action.status.reason) == (State.CLAIMED, None)
+    asking = task(State.CLAIMED, wants=once)
+    assert decide(snapshot(asking, acting_since=BEFORE, refusal=refused), NOW).action == CreateJob()
+
+
+def test_what_is_left_of_a_claim_whose_job_was_deleted_without_it_is_a_loss() -> None:
+    """An init container may run in it. The reason is on record before the pod goes."""
+    orphan = pod(PodPhase.PENDING, owner=None)
+    claim = task(State.CLAIMED)
+    assert decide(snapshot(claim, orphan), NOW).action == Look()
+    action = decide(snapshot(claim, orphan, live=live(None)), NOW).action
+    assert isinstance(action, WriteStatus)
+    assert action.status.stop == Stop(StopReason.LOST, NOW)
+    stopping = task(State.CLAIMED, stop=Stop(StopReason.LOST, NOW))
+    assert decide(snapshot(stopping, orphan, live=live(None)), NOW).action == DeletePod(orphan)
+    forged = pod(PodPhase.PENDING, owner=None, attempt=7)
+    assert decide(snapshot(claim, forged, live=live(None)), NOW).action == DeletePod(forged)
+
+
+async def test_whoever_is_told_to_end_makes_the_jobs_of_what_it_has_claimed_and_claims_no_more() -> None:
+    world = World()
+    for number in range(9):
+        await world.submit(f"task-{number}")
+    operator = await world.operator()
+    for task_ in list(operator.cache.tasks())[:4]:
+        await operator.loop.step(task_.uid)
+    assert (
+        len(world.jobs()),
+        [each["status"]["state"] for each in world.cluster.all(TASKS)].count("Claimed"),
+    ) == (0, 4)
+    working = asyncio.create_task(operator.loop.run())
+    closing = asyncio.create_task(operator.loop.close())
+    await asyncio.sleep(0)
+    await closing
+    working.cancel()
+    claimed = [
+        each["metadata"]["name"] for each in world.cluster.all(TASKS) if each["status"]["state"] == "Claimed"
+    ]
+    assert len(claimed) == len(world.jobs()) < 9

@@ -2,7 +2,11 @@
 
 import asyncio
 
+import pytest
+
 from taskyard.clock import Clock
+
+pytestmark = pytest.mark.hurried
 
 
 async def test_the_clock_rings_in_order_and_only_the_latest_timer_of_a_key() -> None:
@@ -34,9 +38,7 @@ async def test_a_timer_among_ten_thousand_rings_alone_and_not_early() -> None:
         clock.set(f"later {number}", 300.0 + number)
     due = loop.time() + 0.1
     clock.set("now", 0.1)
-    async with asyncio.timeout(30):
-        while not rung:  # noqa: ASYNC110 - a clock has no event for its reader
-            await asyncio.sleep(0.01)
+    await asyncio.sleep(1)
     running.cancel()
     assert list(rung) == ["now"]
     assert rung["now"] >= due - 0.001

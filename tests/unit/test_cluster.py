@@ -49,6 +49,7 @@ def test_answers_by_code(code: int, reason: str, kind: type[ClusterError]) -> No
     ("code", "reason", "malformed"),
     [
         pytest.param(422, "Invalid", True, id="invalid"),
+        pytest.param(413, "RequestEntityTooLarge", True, id="too large for the API server"),
         pytest.param(400, "BadRequest", True, id="not even readable"),
         pytest.param(400, "", False, id="a webhook said no"),
         pytest.param(403, "Forbidden", False, id="quota or rights"),
@@ -60,6 +61,12 @@ def test_what_can_never_be_accepted_is_told_from_what_is_refused_today(
     found = error(code, {"reason": reason}, {})
     assert isinstance(found, Rejected)
     assert found.malformed is malformed
+
+
+def test_what_is_too_large_for_etcd_will_be_so_the_next_time() -> None:
+    found = error(500, {"message": "etcdserver: request is too large"}, {})
+    assert isinstance(found, Rejected)
+    assert found.malformed
 
 
 def test_the_server_says_when_to_come_back() -> None:

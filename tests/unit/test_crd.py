@@ -1,8 +1,8 @@
-"""The generated CRD: the files are what the models say, and the API server can take them."""
+"""The generated CRDs: the files are what the models say, and the API server can take them."""
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,24 @@ from pydantic import BaseModel, Field
 from taskyard.api import generate
 from taskyard.api.fields import INSTANT
 from taskyard.api.rules import MUTABLE, MUTABLE_WITH_A_RERUN
-from taskyard.api.schema import ANY_JSON, structural, with_defaults_told, without_descriptions
+from taskyard.api.schema import (
+    ANY_JSON,
+    ANY_OBJECT,
+    INHERITED,
+    mark_inherited,
+    structural,
+    with_defaults_told,
+    without_descriptions,
+)
+from taskyard.core.defaults import BUILT_IN, DEFAULTABLE, DELAYS
 from taskyard.core.record import status_json
-from taskyard.core.words import ErrorCode, Flaw, Phase, Reason, State, StopReason
+from taskyard.core.words import DefinitionKind, ErrorCode, Flaw, Phase, Reason, State, StopReason
 from tests.unit.test_parse import EVERYTHING
 
 ROOT = Path(__file__).parents[2]
-VERSION = generate.task_crd()["spec"]["versions"][0]
-SCHEMA = VERSION["schema"]["openAPIV3Schema"]
+CRDS = {crd["spec"]["names"]["kind"]: crd for crd in generate.crds()}
+SCHEMAS = {kind: crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for kind, crd in CRDS.items()}
+SCHEMA = SCHEMAS["Task"]
 
 # `kubectl apply` keeps a copy of the object in an annotation, and all annotations together may have 256 KiB.
 LARGEST_THAT_KUBECTL_APPLIES = 256 * 1024
@@ -38,8 +48,12 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 
 
 NODES = dict(nodes(SCHEMA))
+DEFINITION_NODES = dict(nodes(SCHEMAS["TaskDefinition"]))
+ALL_NODES = {f"{kind}{path}": node for kind, schema in SCHEMAS.items() for path, node in nodes(schema)}
 # What a user's programs say to each other: any JSON.
-UNTYPED = [".spec.input", ".status.result.ok"]
+UNTYPED = ["Task.spec.input", "Task.status.result.ok"]
+# A copy of what a definition said.
+COPIES = ["Task.status.definition.defaults"]
 
 
 @pytest.mark.parametrize(
@@ -65,36 +79,77 @@ def test_the_page_lists_every_word_and_every_field_of_ours() -> None:
     words = [*State, *ErrorCode, *Reason, *StopReason, *Flaw]
     fields = [
         path.rsplit(".", 1)[-1]
-        for path in NODES
-        if path.startswith((".spec.", ".status.")) and not path.startswith(".spec.template.")
+        for path in [*NODES, *DEFINITION_NODES]
+        if path.startswith((".spec.", ".status.")) and ".template." not in path
     ]
     assert [each for each in [*words, *fields] if f"`{each}`" not in page and not each.endswith("[]")] == []
     assert all(code.meaning in page for code in ErrorCode)
 
 
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        pytest.param("queueName", "`default`", id="one that the API server fills in"),
+        pytest.param("scheduleTimeoutSeconds", "`900`, or its definition's", id="one of the operator's"),
+        pytest.param("infrastructureLimit", "`5`, or its definition's", id="one within another"),
+        pytest.param("timeoutSeconds", "its definition's", id="one that only a definition may have"),
+        pytest.param("runAt", "", id="none"),
+    ],
+)
+def test_the_page_has_a_column_of_defaults(row: str, expected: str) -> None:
+    """A reader of the page need not know who fills in what."""
+    line = next(each for each in generate.pages()["api.md"].splitlines() if each.startswith(f"| `{row}` |"))
+    assert line.split(" | ")[2].strip() == expected
+
+
 def test_what_is_written_is_what_was_meant(tmp_path: Path) -> None:
-    """Writing twice changes nothing, and reading back gives the same CRD."""
+    """Writing twice changes nothing, and reading back gives the same CRDs."""
+
+    def contents(folder: Path) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
+
     generate.write(tmp_path / "crds")
-    first = (tmp_path / "crds/taskyard.dev_tasks.yaml").read_bytes()
+    first = contents(tmp_path / "crds")
     generate.write(tmp_path / "crds")
-    assert (tmp_path / "crds/taskyard.dev_tasks.yaml").read_bytes() == first
-    assert (tmp_path / generate.CHART_FOLDER / "taskyard.dev_tasks.yaml").read_bytes() == first
+    assert contents(tmp_path / "crds") == contents(tmp_path / generate.CHART_FOLDER) == first
     written = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / generate.DOCS).iterdir()}
     assert written == generate.pages()
-    assert yaml.safe_load(first) == generate.task_crd()
+    assert {name: yaml.safe_load(text) for name, text in first.items()} == {
+        f"taskyard.dev_{crd['spec']['names']['plural']}.yaml": crd for crd in generate.crds()
+    }
 
 
-@pytest.mark.parametrize("key", ["$ref", "$defs", "anyOf", "oneOf", "allOf", "title", "const"])
+@pytest.mark.parametrize(
+    ("kind", "plural", "short", "scope"),
+    [
+        ("Task", "tasks", "tsk", "Namespaced"),
+        ("TaskDefinition", "taskdefinitions", "td", "Namespaced"),
+        ("ClusterTaskDefinition", "clustertaskdefinitions", "ctd", "Cluster"),
+    ],
+)
+def test_names(kind: str, plural: str, short: str, scope: str) -> None:
+    """What users type, and that an uninstall leaves it all where it is."""
+    crd = CRDS[kind]
+    names = crd["spec"]["names"]
+    assert crd["metadata"]["name"] == f"{plural}.taskyard.dev"
+    assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert (names["plural"], names["shortNames"], names["categories"]) == (plural, [short], ["taskyard"])
+    assert crd["spec"]["scope"] == scope
+
+
+@pytest.mark.parametrize("key", ["$ref", "$defs", "anyOf", "oneOf", "allOf", "title", "const", INHERITED])
 def test_no_node_has(key: str) -> None:
     """None of these has a place in a structural schema of ours."""
-    assert [path for path, node in NODES.items() if key in node] == []
+    assert [path for path, node in ALL_NODES.items() if key in node] == []
 
 
 def test_only_two_fields_take_any_json() -> None:
-    """They take `null` too, and keep what is in them; no other field does either."""
-    assert [path for path, node in NODES.items() if "nullable" in node] == UNTYPED
-    assert [path for path, node in NODES.items() if "x-kubernetes-preserve-unknown-fields" in node] == UNTYPED
-    assert all(NODES[path].keys() == {*ANY_JSON, "description"} for path in UNTYPED)
+    """They take `null` too, and keep what is in them; but for a copy, no other field does either."""
+    keeping = [path for path, node in ALL_NODES.items() if "x-kubernetes-preserve-unknown-fields" in node]
+    assert [path for path, node in ALL_NODES.items() if "nullable" in node] == UNTYPED
+    assert sorted(keeping) == sorted([*UNTYPED, *COPIES])
+    assert all(ALL_NODES[path].keys() == {*ANY_JSON, "description"} for path in UNTYPED)
+    assert all(ALL_NODES[path].keys() == {*ANY_OBJECT, "description"} for path in COPIES)
 
 
 def test_every_other_node_has_exactly_one_type() -> None:
@@ -102,7 +157,7 @@ def test_every_other_node_has_exactly_one_type() -> None:
     json_types = {"object", "array", "string", "integer", "number", "boolean"}
     strange = [
         path
-        for path, node in NODES.items()
+        for path, node in ALL_NODES.items()
         if path not in UNTYPED
         and (node.get("type") in json_types) == node.get("x-kubernetes-int-or-string", False)
     ]
@@ -113,11 +168,11 @@ def test_no_node_is_open() -> None:
     """Unknown fields are refused everywhere: an object names its fields, or has a schema for its values."""
     open_objects = [
         path
-        for path, node in NODES.items()
+        for path, node in ALL_NODES.items()
         if node.get("type") == "object" and not ({"properties", "additionalProperties"} & node.keys())
     ]
     # A CRD must leave `metadata` open: the API server has its schema.
-    assert open_objects == [".metadata"]
+    assert sorted(open_objects) == sorted([*(f"{kind}.metadata" for kind in CRDS), *COPIES])
 
 
 @pytest.mark.parametrize(
@@ -174,9 +229,72 @@ def test_a_default_is_told_where_explain_prints_it() -> None:
     assert number["description"] == "How many."
 
 
-def test_the_crd_is_small_enough_to_apply() -> None:
+def test_a_default_that_a_definition_may_replace_is_told_too() -> None:
+    """The API server knows nothing of it: it would fill it in."""
+    fields = {
+        "limit": {"type": "integer", "description": "How many."},
+        "until": {"type": "integer", "description": "How long."},
+        "other": {"type": "integer", "description": "Else."},
+        "inner": {
+            "type": "object",
+            "description": "More.",
+            "properties": {"number": {"type": "integer", "description": "Which."}},
+        },
+    }
+    mark_inherited(fields, ["limit", "until", "inner"], {"limit": 0, "inner": {"number": 5}})
+    told = with_defaults_told({"type": "object", "properties": fields})["properties"]
+    assert told["limit"]["description"] == "How many. Default: `0`, unless its definition has another."
+    assert told["until"]["description"] == "How long. Default: its definition's, if that has one."
+    assert told["other"]["description"] == "Else."
+    assert told["inner"]["description"] == "More."
+    number = told["inner"]["properties"]["number"]
+    assert number == {
+        "type": "integer",
+        "description": "Which. Default: `5`, unless its definition has another.",
+    }
+
+
+def built_in(defaults: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    for name, value in defaults.items():
+        yield f"{path}.{name}"
+        if isinstance(value, dict):
+            yield from built_in(value, f"{path}.{name}")
+
+
+@pytest.mark.parametrize("path", [f".spec{each}" for each in built_in(BUILT_IN)])
+def test_the_api_server_fills_in_nothing_that_a_definition_may_replace(path: str) -> None:
+    """Or nobody could tell what the author of a Task had written."""
+    assert "default" not in NODES[path]
+
+
+def test_what_a_definition_may_have_a_default_for_is_what_the_spec_of_a_task_has() -> None:
+    """Types, bounds and rules are the same; only when they may change is no matter of a definition's."""
+    fields = NODES[".spec"]["properties"]
+    defaults = DEFINITION_NODES[".spec.versions[].defaults"]["properties"]
+    assert tuple(defaults) == DEFAULTABLE
+    assert {*BUILT_IN} <= {*DEFAULTABLE}
+    assert {*BUILT_IN["retry"], *DELAYS} <= defaults["retry"]["properties"].keys()
+    for name in DEFAULTABLE:
+        assert without_descriptions(defaults[name]) == without_descriptions(fields[name])
+        assert "hange" not in defaults[name]["description"]
+        assert fields[name]["description"].startswith(defaults[name]["description"])
+
+
+def test_both_kinds_of_definitions_have_one_schema_and_a_tasks_template() -> None:
+    """Where it is registered makes no difference to what it can say."""
+    assert SCHEMAS.keys() == {"Task", "TaskQueue", *DefinitionKind}
+    assert (
+        SCHEMAS["TaskDefinition"]["properties"]["spec"]
+        == SCHEMAS["ClusterTaskDefinition"]["properties"]["spec"]
+    )
+    template = DEFINITION_NODES[".spec.versions[].template"]
+    assert without_descriptions(template) == without_descriptions(NODES[".spec.template"])
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_the_crd_is_small_enough_to_apply(kind: str) -> None:
     """kubectl copies it into an annotation, Helm stores it twice a release, the API server compiles it."""
-    size = len(json.dumps(generate.task_crd(), separators=(",", ":")))
+    size = len(json.dumps(CRDS[kind], separators=(",", ":")))
     assert size < LARGEST_WE_WANT < LARGEST_THAT_KUBECTL_APPLIES
 
 
@@ -189,23 +307,47 @@ def test_states_and_phases_are_those_of_the_core() -> None:
     assert status["stop"]["properties"]["reason"]["enum"] == [str(each) for each in StopReason]
 
 
-def test_columns() -> None:
-    """What `kubectl get tasks` shows, and what `-o wide` adds."""
-    columns = VERSION["additionalPrinterColumns"]
-    assert [each["name"] for each in columns if "priority" not in each] == [
-        *("State", "Reason", "Queue", "Run", "Age")
-    ]
-    assert [each["name"] for each in columns if "priority" in each] == [
-        *("Pod", "Node", "Retries", "Started", "Finished")
-    ]
+@pytest.mark.parametrize(
+    ("kind", "plain", "wide"),
+    [
+        pytest.param(
+            "Task",
+            ["State", "Reason", "Queue", "Run", "Age"],
+            ["Pod", "Node", "Retries", "Started", "Finished"],
+            id="tasks",
+        ),
+        *(pytest.param(kind, ["Latest", "Retired", "Age"], [], id=kind) for kind in DefinitionKind),
+    ],
+)
+def test_columns(kind: str, plain: list[str], wide: list[str]) -> None:
+    """What `kubectl get` shows, and what `-o wide` adds."""
+    columns = CRDS[kind]["spec"]["versions"][0]["additionalPrinterColumns"]
+    assert [each["name"] for each in columns if "priority" not in each] == plain
+    assert [each["name"] for each in columns if "priority" in each] == wide
 
 
-@pytest.mark.parametrize("kind", ["jsonPath of a column", "selectable field"])
-def test_points_to_a_field(kind: str) -> None:
+@pytest.mark.parametrize("key", ["additionalPrinterColumns", "selectableFields"])
+@pytest.mark.parametrize("kind", CRDS)
+def test_points_to_a_field(kind: str, key: str) -> None:
     """A path that leads nowhere is no error to the API server, only an empty column."""
-    columns = VERSION["additionalPrinterColumns"] if "column" in kind else VERSION["selectableFields"]
-    paths = [each["jsonPath"].replace("[-1:]", "[]") for each in columns]
-    assert [path for path in paths if path not in NODES and not path.startswith(".metadata.")] == []
+    entries = CRDS[kind]["spec"]["versions"][0].get(key, [])
+    paths = [each["jsonPath"].replace("[-1:]", "[]") for each in entries]
+    known = {path for path, _ in nodes(SCHEMAS[kind])}
+    assert [path for path in paths if path not in known and not path.startswith(".metadata.")] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        pytest.param("template", "It never changes.", id="what is fixed"),
+        pytest.param("release", "It may be changed at any time.", id="what is not"),
+        pytest.param("deadline", "It may be changed only together with `rerun`.", id="with a rerun"),
+        pytest.param("rerun", "It never falls.", id="what only rises"),
+    ],
+)
+def test_a_field_says_when_it_may_change(name: str, sentence: str) -> None:
+    """From the same list as the rules that refuse an edit."""
+    assert f" {sentence}" in NODES[".spec"]["properties"][name]["description"]
 
 
 @pytest.mark.parametrize("name", NODES[".spec"]["properties"])
@@ -306,8 +448,10 @@ def test_what_the_operator_writes_has_its_place() -> None:
     assert list(unknown(status, SCHEMA["properties"]["status"])) == []
     # The operator fills in every field of it; the time of the write is added by the patch.
     assert status.keys() | {"updatedAt"} == SCHEMA["properties"]["status"]["properties"].keys()
-    run = SCHEMA["properties"]["status"]["properties"]["runs"]["items"]["properties"]
-    assert {key for each in status["runs"] for key in each} == run.keys()
+    for name in ("runs", "dependencies"):
+        item = NODES[f".status.{name}[]"]["properties"]
+        assert {key for each in status[name] for key in each} == item.keys()
+    assert status["definition"].keys() == NODES[".status.definition"]["properties"].keys()
 
 
 def test_examples_use_only_fields_that_exist() -> None:
@@ -315,5 +459,6 @@ def test_examples_use_only_fields_that_exist() -> None:
     examples = sorted((ROOT / "examples").glob("*.yaml"))
     assert examples
     for example in examples:
-        task = yaml.safe_load(example.read_text(encoding="utf-8"))
-        assert list(unknown(task, SCHEMA)) == [], example.name
+        for document in yaml.safe_load_all(example.read_text(encoding="utf-8")):
+            if document["kind"] in SCHEMAS:
+                assert list(unknown(document, SCHEMAS[document["kind"]])) == [], example.name

@@ -6,30 +6,32 @@ from typing import Any
 
 import pytest
 
-from taskyard.core.decide import decide
-from taskyard.core.launch import next_look
-from taskyard.core.manifest import job_name
-from taskyard.core.model import (
+from taskyard.core.actions import (
     CreateJob,
     Decision,
     DeletePod,
     DeleteTask,
+    Look,
+    ReadLog,
+    SuspendJob,
+    WriteStatus,
+)
+from taskyard.core.decide import decide
+from taskyard.core.launch import next_look
+from taskyard.core.manifest import job_name
+from taskyard.core.model import (
     Error,
     Hindrance,
     Log,
-    Look,
     Pod,
-    ReadLog,
     Refusal,
     Run,
     Snapshot,
     Status,
     Stop,
-    SuspendJob,
+    Unregistered,
     Wait,
-    WriteStatus,
 )
-from taskyard.core.spec import Definition
 from taskyard.core.text import cut
 from taskyard.core.words import (
     RUNS_KEPT,
@@ -44,6 +46,7 @@ from taskyard.core.words import (
 from tests.unit.build import (
     CLAIMED,
     NOW,
+    REF,
     STARTED,
     SUBMITTED,
     ended,
@@ -62,10 +65,10 @@ RECORDED = task(RUN, runs=(Run(0, 1, RUN, pod="hello-1-abcde"),))
 NO_NODE = Hindrance(Reason.UNSCHEDULABLE, "0/2 nodes")
 BACK_OFF = Hindrance(Reason.IMAGE_PULL, "Back-off pulling image")
 REFUSED_AT_LENGTH = Refusal(malformed=False, message="x" * 9000, at=NOW)
-NO_QUEUE = Hindrance(Reason.QUEUE_NOT_FOUND, "there is no queue `x`")
+NO_QUEUE = Wait(Reason.QUEUE_NOT_FOUND, "there is no queue `x`")
 FINAL = {"retry": retry(infrastructure_limit=0)}
 PATIENT = {"schedule_timeout": seconds(9000)}
-UNKNOWN = Definition("TaskDefinition", "d", "v1")
+UNKNOWN = Unregistered("there is no TaskDefinition `report`")
 REFUSED_NOW = Refusal(malformed=False, message="exceeded quota", at=NOW)
 
 
@@ -324,14 +327,14 @@ def test_action(situation: Snapshot, action: object) -> None:
                     reason=NO_QUEUE.reason,
                     message=NO_QUEUE.message,
                 ),
-                hold=NO_QUEUE,
+                holds=(NO_QUEUE,),
             ),
             PENDING,
             "QueueNotFound",
             id="an edit of a waiting task is noted",
         ),
         pytest.param(
-            snapshot(task(PENDING), hold=NO_QUEUE), PENDING, "QueueNotFound", id="held by its queue"
+            snapshot(task(PENDING), holds=(NO_QUEUE,)), PENDING, "QueueNotFound", id="held by its queue"
         ),
         pytest.param(
             snapshot(task(PENDING, wants={"suspend": True})),
@@ -398,13 +401,24 @@ def test_action(situation: Snapshot, action: object) -> None:
             id="a suspended task expires as well",
         ),
         pytest.param(
-            snapshot(task(PENDING, wants={"definition": UNKNOWN}, enqueued_at=NOW - seconds(59))),
+            snapshot(
+                task(PENDING, wants={"definition": REF}, enqueued_at=NOW - seconds(59)), definition=UNKNOWN
+            ),
             PENDING,
             "DefinitionNotFound",
             id="a definition may arrive later",
         ),
         pytest.param(
-            snapshot(task(PENDING, wants={"definition": UNKNOWN}, enqueued_at=NOW - seconds(60))),
+            snapshot(
+                task(
+                    PENDING,
+                    wants={"definition": REF},
+                    reason=Reason.DEFINITION_NOT_FOUND,
+                    enqueued_at=NOW - seconds(60),
+                ),
+                definition=UNKNOWN,
+                asked=True,
+            ),
             State.DROPPED,
             "DefinitionNotFound",
             id="but not much later",
@@ -754,10 +768,11 @@ def test_the_log_of_a_success_is_read_after_its_verdict() -> None:
 
 
 def test_everything_that_holds_a_task_is_told_in_order() -> None:
-    of = task(PENDING, wants={"suspend": True, "run_at": NOW + seconds(1), "definition": UNKNOWN})
-    status = written(decide(snapshot(of, hold=NO_QUEUE), NOW))
+    wants = {"suspend": True, "run_at": NOW + seconds(1), "definition": REF, "dependencies": ("a",)}
+    status = written(decide(snapshot(task(PENDING, wants=wants), holds=(NO_QUEUE,), definition=UNKNOWN), NOW))
     assert [each.reason for each in status.waiting] == [
         "Suspended",
+        "DependencyPending",
         "NotBefore",
         "DefinitionNotFound",
         "QueueNotFound",

@@ -47,7 +47,7 @@ def test_a_write_of_an_object_has_its_name(
             Status(state=State.RUNNING, stop=Stop(StopReason.CANCELLED, NOW)),
             Write.STOP,
         ),
-        (task(State.CLAIMED), outcome.unclaimed(task(State.CLAIMED), NOW), Write.REQUEUE),
+        (task(State.CLAIMED), outcome.unclaimed(task(State.CLAIMED), "gone", NOW), Write.REQUEUE),
         (task(State.RUNNING), Status(state=State.FAILED), Write.VERDICT),
         (task(), Status(reason="QueueNotFound"), Write.NOTE),
     ],

@@ -6,8 +6,9 @@ import pytest
 
 from taskyard.cluster import JOBS, PODS, TASKS
 from taskyard.core import manifest
+from taskyard.core.actions import Decision, SuspendJob, WriteStatus
 from taskyard.core.decide import decide
-from taskyard.core.model import Decision, Pod, Run, SuspendJob, WriteStatus
+from taskyard.core.model import Pod, Run
 from taskyard.core.words import PodPhase, Reason, State, StopReason
 from tests.unit.build import NOW, STARTED, ended, job, live, pod, seconds, snapshot, started, task
 from tests.unit.world import World

@@ -82,6 +82,14 @@ def eleven_runs(first: int) -> list[JSON]:
         pytest.param(
             [asked(NEW, goodUntil=IN_A_MINUTE, deadline=IN_A_MINUTE), CLAIMED], id="claimed before its clocks"
         ),
+        pytest.param(
+            [
+                asked(NEW, dependencies=["a"]),
+                but(CLAIMED, dependencies=[{"name": "a", "state": "Completed"}]),
+            ],
+            id="claimed when its dependency has ended",
+        ),
+        pytest.param([asked(NEW, dependencies=["a"], release=True), CLAIMED], id="claimed when released"),
         pytest.param([NEW, asked(CLAIMED, cancel=True)], id="a cancel that comes with the claim's own write"),
     ],
 )
@@ -189,6 +197,21 @@ def test_nothing_is_found_in_what_is_right(lines: list[JSON]) -> None:
         pytest.param([asked(NEW, cancel=True), CLAIMED], "though its `cancel` was set", id="cancelled"),
         pytest.param([asked(NEW, suspend=True), CLAIMED], "though its `suspend` was set", id="suspended"),
         pytest.param([NEW | {"deleting": True}, CLAIMED], "though it was being deleted", id="deleted"),
+        pytest.param(
+            [asked(NEW, dependencies=["a"]), CLAIMED],
+            "though its dependency `a` is not resolved",
+            id="before its dependency has ended",
+        ),
+        pytest.param(
+            [asked(NEW, dependencies=["a"]), but(CLAIMED, dependencies=[{"name": "a", "state": "Failed"}])],
+            "though its dependency `a` is Failed",
+            id="after a dependency that has failed",
+        ),
+        pytest.param(
+            [asked(NEW, dependencies=["a"], requires="AllResolved"), CLAIMED],
+            "though its dependency `a` is not resolved",
+            id="before its dependency has ended in any way",
+        ),
         pytest.param(
             [asked(NEW, goodUntil=IN_A_MINUTE), but(CLAIMED, claimedAt=IN_A_MINUTE)],
             "after its `goodUntil`",

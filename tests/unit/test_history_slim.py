@@ -41,6 +41,13 @@ def test_a_task_without_what_makes_it_large() -> None:
     assert listed == expected | {"type": "LISTED", "version": 9}, "as of the listing"
 
 
+def test_what_a_task_is_silent_about_is_its_definitions_and_then_the_built_in_default() -> None:
+    line = task("Claimed", definition={"defaults": {"retry": {"limit": 4}, "startLimit": 1}})
+    raw = {"metadata": metadata(line), "spec": {"startLimit": 2}, "status": line["status"]}
+    asked = slim(TASK, {"type": "MODIFIED", "object": raw})["spec"]
+    assert (asked["startLimit"], asked["retry"]["limit"], asked["retry"]["infrastructureLimit"]) == (2, 4, 5)
+
+
 def test_a_job() -> None:
     expected = job(1, conditions=["Complete"], suspend=True, placeholder=True, deleting=True)
     more = {"ownerReferences": owned_by("Task", UID), "labels": LABELS, "deletionTimestamp": NOW}

@@ -18,6 +18,10 @@ def test_no_module_of_the_operator_has_outgrown_its_reader() -> None:
 
 
 def test_only_the_edges_ask_what_may_be_absent() -> None:
-    """In the core, an absent field is the business of what reads objects, and of what reads a task's own words."""
+    """In the core, an absent field is the business of what reads objects, and of what reads a task's own words.
+
+    In `choose`, whoever is not counted has no slots.
+    """
     core = (ROOT / "operator" / "taskyard" / "core").glob("*.py")
-    assert {path.name for path in core if ".get(" in path.read_text()} == {"parse.py", "result.py"}
+    asking = {path.name for path in core if ".get(" in path.read_text()}
+    assert asking == {"choose.py", "parse.py", "parse_spec.py", "result.py"}

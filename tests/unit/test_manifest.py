@@ -89,6 +89,7 @@ def test_the_grace_period_is_short_unless_asked_for(template: dict[str, Any], gr
     ("template", "mounted"),
     [
         pytest.param({}, False, id="nobody asked for a service account"),
+        pytest.param({"serviceAccountName": "", "serviceAccount": ""}, False, id="an empty name is nobody's"),
         pytest.param({"serviceAccountName": "worker"}, None, id="asked for: as the service account says"),
         pytest.param({"serviceAccount": "worker"}, None, id="asked for by its name of old"),
         pytest.param({"automountServiceAccountToken": True}, True, id="asked for by name"),

@@ -159,7 +159,7 @@ def after(
         pytest.param(
             Stopped(NEVER, StopReason.NO_CAPACITY),
             {"start_limit": 1},
-            State.PENDING,
+            State.DELAYED,
             "GivenBack",
             id="no room does not count",
         ),

@@ -6,17 +6,34 @@ from typing import Any
 import pytest
 
 from taskyard.core import parse
-from taskyard.core.model import Container, Error, Exit, Hindrance, Result, Run, Status, Stop, Value, Wait
+from taskyard.core.model import (
+    Bound,
+    Container,
+    Dependency,
+    Error,
+    Exit,
+    Hindrance,
+    Result,
+    Run,
+    Status,
+    Stop,
+    Value,
+    Wait,
+)
 from taskyard.core.record import status_json
-from taskyard.core.spec import Definition, Expected
+from taskyard.core.spec import DefinitionRef, Expected
 from taskyard.core.words import (
     Backoff,
     DeadLetterPolicy,
+    DefinitionKind,
     Flaw,
     LogPolicy,
+    OnDependencyFailure,
+    OnDuplicate,
     OnShutdown,
     PodPhase,
     Reason,
+    Requires,
     State,
     StopReason,
 )
@@ -75,6 +92,12 @@ def test_a_task_with_a_deletion_timestamp_is_being_deleted() -> None:
 def test_everything_that_a_user_may_ask_for_is_read() -> None:
     asked = {
         "template": {"spec": {"containers": [{"name": "m"}], "terminationGracePeriodSeconds": 30}},
+        "dependencies": ["a", "b"],
+        "requires": "AllResolved",
+        "onDependencyFailure": "Wait",
+        "onDuplicate": "Queue",
+        "idempotencyKey": "nightly/42",
+        "release": True,
         "queueName": "q",
         "priority": -3,
         "runAt": "2026-01-01T13:00:00+01:00",
@@ -104,6 +127,12 @@ def test_everything_that_a_user_may_ask_for_is_read() -> None:
     assert parse.task(BARE_TASK | {"spec": asked}).spec == spec(
         main_container="m",
         grace=seconds(30),
+        dependencies=("a", "b"),
+        requires=Requires.ALL_RESOLVED,
+        on_dependency_failure=OnDependencyFailure.WAIT,
+        idempotency_key="nightly/42",
+        on_duplicate=OnDuplicate.QUEUE,
+        release=True,
         queue="q",
         priority=-3,
         run_at=NOW,
@@ -151,7 +180,7 @@ def test_relative_times_intervals_and_definitions_are_read() -> None:
             intervals=(seconds(0), seconds(5)),
             expected=Expected(frozenset(), frozenset({"Busy"})),
         ),
-        definition=Definition("ClusterTaskDefinition", "d", "v1"),
+        definition=DefinitionRef(DefinitionKind.CLUSTER_TASK_DEFINITION, "d", "v1"),
     )
 
 
@@ -175,7 +204,7 @@ def test_tasks_that_ask_for_the_same_share_one_record() -> None:
     ],
 )
 def test_the_payload_is_what_a_launch_needs(given: dict[str, Any], value: Value | None) -> None:
-    payload = parse.payload(merged(TASK, {"spec": given}))
+    payload = parse.payload(merged(TASK, {"spec": given}), None)
     assert payload.input == value
     assert payload.template == TASK["spec"]["template"]
 
@@ -207,6 +236,8 @@ EVERYTHING = Status(
     failed_at=NOW,
     next_retry_at=NOW,
     stop=Stop(StopReason.TIMEOUT, NOW),
+    dependencies=(Dependency("a", "uid-a", State.FAILED, "uid-before"), Dependency("b")),
+    definition=Bound(DefinitionKind.TASK_DEFINITION, "d-uid", "v1", "0123", "m", 7, {"timeoutSeconds": 9}),
     waiting=(Wait(Reason.SUSPENDED, "s"), Wait(Reason.QUEUE_NOT_FOUND, "q")),
     result=Result(Value({"x": None}), Error("C", "m", "t"), (Flaw.TRUNCATED,)),
     log_tail="x" * 8000,

@@ -9,18 +9,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from taskyard.core import clocks, result, retry, text
+from taskyard.core.actions import CreateJob, Decision, ReadLog, WriteStatus
 from taskyard.core.decide import decide
-from taskyard.core.model import (
-    CreateJob,
-    Decision,
-    Log,
-    ReadLog,
-    Snapshot,
-    Status,
-    Stop,
-    Task,
-    WriteStatus,
-)
+from taskyard.core.model import Log, Snapshot, Status, Stop, Task
 from taskyard.core.spec import Retry
 from taskyard.core.transitions import TRANSITIONS
 from taskyard.core.words import (

@@ -20,6 +20,12 @@ def test_an_option_wins_over_the_environment() -> None:
     assert settings.log_format is LogFormat.JSON
 
 
+def test_limits() -> None:
+    assert (load({}, {}).max_concurrent, load({}, {}).namespace_weights) == (None, {})
+    told = load({"max_concurrent": "7", "namespace_weights": "a=3, b=2,"}, {})
+    assert (told.max_concurrent, told.namespace_weights) == (7, {"a": 3, "b": 2})
+
+
 @pytest.mark.parametrize(("options", "seconds"), [({}, 300), ({"relist_seconds": "007"}, 7)])
 def test_everything_is_listed_every_five_minutes_unless_told(
     options: dict[str, str | None], seconds: int
@@ -37,6 +43,14 @@ def test_everything_is_listed_every_five_minutes_unless_told(
             ("TASKYARD_RELIST_SECONDS", value, "--relist-seconds ($TASKYARD_RELIST_SECONDS) must be a whole")
             for value in ("0", "-1", "1.5", "often", "1234567890")
         ],
+        (
+            "TASKYARD_MAX_CONCURRENT",
+            "0",
+            "--max-concurrent ($TASKYARD_MAX_CONCURRENT) must be a whole number",
+        ),
+        ("TASKYARD_NAMESPACE_WEIGHTS", "a", "must name namespaces with their weights"),
+        ("TASKYARD_NAMESPACE_WEIGHTS", "a=0", "from 1 to 9999, as in a=3,b=2; it is 'a=0'"),
+        ("TASKYARD_NAMESPACE_WEIGHTS", "A=1", "must be a name as Kubernetes has them"),
         ("TASKYARD_LOG_FORMAT", "xml", "must be one of json, text; it is 'xml'"),
         ("TASKYARD_LOG_LEVEL", "loud", "must be one of debug, info, warning, error"),
         ("TASKYARD_IDENTITY", "x" * 254, "--identity ($TASKYARD_IDENTITY) must have at most 253 characters"),

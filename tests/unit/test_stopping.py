@@ -6,28 +6,34 @@ from typing import Any
 import pytest
 
 from taskyard.core import stopping
-from taskyard.core.decide import decide
-from taskyard.core.model import (
-    Container,
+from taskyard.core.actions import (
     CreateJob,
     Decision,
     DeleteJob,
     DeletePod,
     EndPod,
-    Exit,
-    Hindrance,
-    Log,
     Look,
-    Pod,
-    Refusal,
-    Snapshot,
-    Stop,
     SuspendJob,
-    Task,
     WriteStatus,
 )
-from taskyard.core.words import PodPhase, Reason, State, StopReason
-from tests.unit.build import CLAIMED, NOW, STARTED, ended, job, live, pod, seconds, snapshot, started, task
+from taskyard.core.decide import decide
+from taskyard.core.model import Container, Exit, Hindrance, Log, Pod, Refusal, Snapshot, Stop, Task
+from taskyard.core.words import LogPolicy, PodPhase, Reason, State, StopReason
+from tests.unit.build import (
+    CLAIMED,
+    ENDED,
+    NOW,
+    STARTED,
+    ended,
+    job,
+    live,
+    pod,
+    retry,
+    seconds,
+    snapshot,
+    started,
+    task,
+)
 
 CLAIM, RUN = State.CLAIMED, State.RUNNING
 WAITING = pod(node=None)
@@ -402,3 +408,47 @@ def test_a_claim_that_ends_without_a_job_is_fenced_first() -> None:
 def test_a_claim_is_timed_from_when_it_was_made() -> None:
     decision = decide(snapshot(task(CLAIM), pod(node=None), job=job()), NOW)
     assert decision == Decision(wake_at=CLAIMED + seconds(901))
+
+
+@pytest.mark.parametrize(
+    ("its_pod", "since", "is_waited_for"),
+    [
+        pytest.param(pod(PodPhase.FAILED, started()), 7, True, id="said to have failed, and not yet how"),
+        pytest.param(pod(PodPhase.FAILED, started()), 8, False, id="for 3 s beyond its grace period"),
+        pytest.param(pod(PodPhase.FAILED, started(), gone=True), 1, False, id="gone: nothing will be added"),
+        pytest.param(pod(PodPhase.FAILED, ended(137)), 1, False, id="told how"),
+        pytest.param(pod(PodPhase.FAILED, Container("main", exit=NO_END)), 1, False, id="never started"),
+        pytest.param(pod(PodPhase.FAILED, started()), -3600, False, id="by a clock that goes wrong"),
+    ],
+)
+def test_how_a_stopped_run_ended_may_be_told_a_moment_after_that_it_did(
+    its_pod: Pod, since: float, is_waited_for: bool
+) -> None:
+    of = task(RUN, stop=Stop(StopReason.TIMEOUT, NOW - seconds(since)), wants={"logs": LogPolicy.NONE})
+    decision = decide(snapshot(of, its_pod), NOW)
+    if is_waited_for:
+        assert decision == Decision(wake_at=NOW - seconds(since) + seconds(8))
+    else:
+        assert isinstance(decision.action, WriteStatus)
+        assert decision.action.status.state is State.FAILED
+
+
+@pytest.mark.parametrize(
+    ("its_pod", "is_waited_for"),
+    [
+        pytest.param(pod(PodPhase.FAILED, ended(143)), True, id="SIGTERM, by nobody so far"),
+        pytest.param(pod(PodPhase.FAILED, ended(137)), True, id="SIGKILL, by nobody so far"),
+        pytest.param(pod(PodPhase.FAILED, ended(1)), False, id="its own exit code"),
+        pytest.param(pod(PodPhase.FAILED, ended(137, reason="OOMKilled")), False, id="out of memory"),
+        pytest.param(pod(PodPhase.FAILED, ended(143), reason="Evicted"), False, id="evicted, as is told"),
+        pytest.param(pod(PodPhase.FAILED, ended(143), deleting=True), False, id="deleted, as is told"),
+    ],
+)
+def test_who_ended_a_run_by_a_signal_may_be_told_a_moment_later(its_pod: Pod, is_waited_for: bool) -> None:
+    """A kubelet short of memory was seen to say first that the pod has failed, and then that it had evicted it."""
+    of = task(RUN, wants={"logs": LogPolicy.NONE, "retry": retry(infrastructure_limit=0)})
+    decision = decide(snapshot(of, its_pod), NOW)
+    assert (decision.action is None) is is_waited_for
+    if is_waited_for:
+        assert decision.wake_at == ENDED + seconds(4)
+        assert decide(snapshot(of, its_pod), ENDED + seconds(4)).action is not None

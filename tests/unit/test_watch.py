@@ -23,7 +23,8 @@ async def test_everything_is_known_before_anything_is_done() -> None:
     world.cluster.calls.clear()
     operator = await world.operator()
     assert len(list(operator.cache.tasks())) == 5
-    assert world.cluster.calls == [("list", "tasks"), ("list", "pods")]
+    kinds = ("clustertaskdefinitions", "taskdefinitions", "taskqueues", "tasks", "pods")
+    assert world.cluster.calls == [("list", kind) for kind in kinds]
 
 
 async def test_only_the_named_namespaces_are_listed() -> None:
@@ -87,6 +88,7 @@ async def test_a_list_that_fails_is_tried_again_until_it_succeeds(monkeypatch: p
     await Watch(world.cluster, cache, []).list_at_last()
     assert [task.name for task in cache.tasks()] == ["hello"]
     assert waits == [1, 2, 3]
+    assert world.cluster.calls.count(("list", "tasks")) == 1, "what is listed is not listed again for others"
 
 
 async def test_a_list_waits_for_as_long_as_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:

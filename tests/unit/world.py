@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from taskyard.cache import Cache
-from taskyard.cluster import JOBS, PODS, TASKS, Kind
+from taskyard.cluster import DEFINITIONS, JOBS, PODS, QUEUES, TASKS, Kind
 from taskyard.core import parse
 from taskyard.loop import Loop
 from taskyard.watch import Watch
@@ -59,6 +59,14 @@ class Operator:
                 self.cache.miss_pod(parse.pod(obj))
             case (each, _) if each == PODS:
                 self.cache.see_pod(obj)
+            case (each, "DELETED") if each in DEFINITIONS.values():
+                self.cache.definitions.miss(obj)
+            case (each, _) if each in DEFINITIONS.values():
+                self.cache.definitions.see(obj)
+            case (each, "DELETED") if each == QUEUES:
+                self.cache.queues.miss(obj)
+            case (each, _) if each == QUEUES:
+                self.cache.queues.see(obj)
 
 
 class World:
@@ -91,6 +99,10 @@ class World:
         task = self.task(name)
         task["metadata"] |= metadata
         self.cluster.put(TASKS, task)
+
+    def edit_spec(self, name: str, **spec: Any) -> None:
+        task = self.task(name)
+        self.cluster.put(TASKS, task | {"spec": task["spec"] | spec})
 
     def make_pods(self) -> None:
         """What the Job controller does: one pod for each Job that has none and is not suspended."""

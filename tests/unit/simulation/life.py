@@ -6,9 +6,10 @@ from datetime import timedelta
 from typing import Final
 
 from taskyard.cache import Cache
-from taskyard.cluster import PODS, TASKS, Cluster, ClusterError, Kind
+from taskyard.cluster import DEFINITIONS, PODS, QUEUES, TASKS, Cluster, ClusterError, Kind
 from taskyard.core import manifest, parse
-from taskyard.core.model import Decision, Snapshot
+from taskyard.core.actions import Decision
+from taskyard.core.model import Snapshot
 from taskyard.loop import Loop
 from taskyard.watch import Watch
 from tests.unit.fake import Object, copied
@@ -55,7 +56,9 @@ class Life:
         self.cache = Cache()
         self.loop = WatchedLoop(ground, line, self.cache, name, shield_limit)
         self._watch = Watch(cluster, self.cache, [])
-        self._heard: dict[Kind, deque[Event]] = {TASKS: deque(), PODS: deque()}
+        self._heard: dict[Kind, deque[Event]] = {
+            kind: deque() for kind in (TASKS, PODS, QUEUES, *DEFINITIONS.values())
+        }
         self._out_of_sight: set[str] = set()
         self.is_deaf = False
         self.has_missed = False
@@ -105,6 +108,9 @@ class Life:
             self.cache.miss_task(parse.uid(obj))
         elif kind == TASKS:
             self.cache.see_task(obj)
+        elif kind in {QUEUES, *DEFINITIONS.values()}:
+            known = self.cache.queues if kind == QUEUES else self.cache.definitions
+            (known.miss if event == "DELETED" else known.see)(obj)
         elif event == "DELETED":
             self.cache.miss_pod(parse.pod(obj))
         else:
@@ -176,6 +182,12 @@ class Life:
 
     def is_waiting_to_try_again(self, uid: str) -> bool:
         return uid in self.loop._failures or uid in self.loop._conflicts
+
+    def stir(self) -> bool:
+        """What it does every second: have those think again who are held by other reasons than before."""
+        for _ in range(2):
+            self.cache.line.stir(self._ground.now)
+        return not self.cache.dirty.is_idle
 
     def snapshot(self, uid: str) -> Snapshot | None:
         return self.loop._snapshot(uid)

@@ -66,7 +66,7 @@ class Line:
 
         return Pages(lambda: self._call("list", kind, labels or "", read))
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Object:
         return await self._call("get", kind, name, lambda: self._ground.cluster.get(kind, namespace, name))
 
     async def create(self, kind: Kind, namespace: str, obj: Json) -> Object:

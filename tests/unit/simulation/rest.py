@@ -1,17 +1,19 @@
 """What must hold whenever nobody has anything to do: nothing was forgotten, and somebody will wake up in time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from taskyard.cluster import PODS
-from taskyard.core import clocks, stopping
+from taskyard.core import clocks, dependencies, parse, stopping
+from taskyard.core.actions import Ask, DeleteTask, Look
 from taskyard.core.decide import decide, is_of_run
-from taskyard.core.model import Look, Snapshot
+from taskyard.core.model import Snapshot
 from taskyard.core.parse import version
 from taskyard.core.words import ACTIVE_STATES
 from tests.unit.fake import Object
-from tests.unit.simulation.ground import Ground, Violation, name_of, uid_of
+from tests.unit.simulation.ground import Ground, Violation, is_deleting, name_of, uid_of
 from tests.unit.simulation.life import Life
 
 FAR: Final = (timedelta(minutes=1), timedelta(hours=5), timedelta(days=400))
@@ -21,10 +23,24 @@ A_MOMENT: Final = timedelta(milliseconds=1)
 
 def check_rest(ground: Ground, lives: Sequence[Life]) -> None:
     """Every operator that hears everything is where it should be with every task."""
+    if len(lives) == 1 and not lives[0].has_missed:
+        _nobody_hangs_in_a_circle(ground)
     for life in lives:
         if not life.has_missed:
             for task in ground.tasks():
                 _check(ground, life, task)
+
+
+def _nobody_hangs_in_a_circle(ground: Ground) -> None:
+    """Tasks that wait for each other wait for ever, unless somebody holds one of them, who may mend it."""
+    tasks = {name_of(each): parse.task(each) for each in ground.tasks() if not is_deleting(each)}
+
+    def waits_for(name: str) -> Iterable[str]:
+        return dependencies.waits_for(tasks[name]) if name in tasks and not tasks[name].spec.suspend else ()
+
+    for name in tasks:
+        if circle := dependencies.circles(name, waits_for):
+            raise Violation(f"a circle, and nobody says so: {sorted(circle)}")
 
 
 def _check(ground: Ground, life: Life, task: Object) -> None:
@@ -42,10 +58,16 @@ def _check(ground: Ground, life: Life, task: Object) -> None:
             raise Violation(f"{life.name} failed with {name}, and will not try again")
         return
     decision = decide(snapshot, ground.now)
-    if isinstance(decision.action, Look):
+    if isinstance(decision.action, Ask):
+        # It has asked, and is told of every change since: the answer is still the same.
+        snapshot = _answered(ground, snapshot, decision.action)
+        decision = decide(snapshot, ground.now)
+    if isinstance(decision.action, Look | Ask):
         if ring is None:
             raise Violation(f"{life.name} would look at {name}, and nothing reminds it")
         return
+    if isinstance(decision.action, DeleteTask) and ring is not None:
+        return  # kept for others a moment ago: that they need it no longer is asked by the clock
     if decision.action is not None:
         raise Violation(f"{life.name} is at rest, and would still do {decision.action} with {name}")
     if decision.wake_at is not None:
@@ -58,6 +80,11 @@ def _check(ground: Ground, life: Life, task: Object) -> None:
     _has_a_reason(ground, task, ring)
     _keeps_its_deadline(ground, snapshot)
     _gives_up_the_unreachable(ground, snapshot)
+
+
+def _answered(ground: Ground, snapshot: Snapshot, ask: Ask) -> Snapshot:
+    there = {name_of(each) for each in ground.tasks()}
+    return replace(snapshot, absent=frozenset(ask.tasks) - there, asked=ask.definition)
 
 
 def _sleeps_until(snapshot: Snapshot, now: datetime, wake_at: datetime | None, who: str) -> None:

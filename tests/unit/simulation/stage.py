@@ -4,11 +4,12 @@ Whatever may happen here is a method that does it, and says whether there was an
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
-from taskyard.core import clocks, manifest, parse
+from taskyard.core import clocks, dependencies, manifest, parse
+from taskyard.core.model import Task
 from tests.unit.fake import Object
 from tests.unit.simulation import controllers, kubelet, nodes, trouble, users
 from tests.unit.simulation.ground import (
@@ -34,8 +35,6 @@ LONGEST_SETTLING: Final = 600
 
 LONGEST_END: Final = 400
 """Rounds; then it will never come to its end."""
-
-TASKS_AT_ONCE: Final = 2
 
 
 class Stage:
@@ -124,7 +123,7 @@ class Stage:
 
     def settle(self) -> None:
         for _ in range(LONGEST_SETTLING):
-            if not self.move():
+            if not self.move() and not any(life.stir() for life in self.lives if not life.is_paused):
                 check_rest(self.ground, [life for life in self.lives if not life.is_paused])
                 return
         raise Violation("it does not come to rest")
@@ -251,7 +250,7 @@ class Stage:
         return self.ground.dice.choice(tasks) if tasks else None
 
     def submit(self) -> bool:
-        if len(self.ground.tasks()) >= TASKS_AT_ONCE:
+        if len(self.ground.tasks()) >= self.theme.tasks:
             return False
         users.submit(self.ground, self.theme.bias)
         return True
@@ -292,16 +291,41 @@ class Stage:
 
     def is_unfinished(self) -> list[str]:
         """The tasks that must go on to an end of their own."""
-        return [name_of(task) for task in self.ground.tasks() if not _may_stay(task)] + [
+        tasks = {name_of(task): parse.task(task) for task in self.ground.tasks()}
+        return [name for name, task in tasks.items() if not _may_stay(task, tasks)] + [
             name_of(pod) for pod in self.ground.living_pods()
         ]
 
 
-def _may_stay(obj: Object) -> bool:
+def _may_stay(task: Task, others: Mapping[str, Task], asked: frozenset[str] = frozenset()) -> bool:
     """Whether a task is at its end, or may wait for somebody for ever."""
-    task = parse.task(obj)
     if task.status.state.is_terminal:
         return task.spec.rerun <= task.status.observed_rerun
     if clocks.deadline(task) is not None or clocks.good_until(task) is not None or task.spec.cancel:
         return False
-    return task.status.state.phase != "Active" and (task.spec.suspend or task.spec.queue != "default")
+    if task.status.state.phase == "Active":
+        return False
+    asked |= {task.name}
+    is_held = _is_held(task, others, asked) or _is_behind(task, others, asked)
+    return task.spec.suspend or task.spec.queue != "default" or is_held
+
+
+def _is_behind(task: Task, others: Mapping[str, Task], asked: frozenset[str]) -> bool:
+    """Whether one of the same key comes first, and stays."""
+    return task.spec.idempotency_key is not None and any(
+        each.spec.idempotency_key == task.spec.idempotency_key
+        and not each.status.state.is_terminal
+        and name not in asked
+        and _may_stay(each, others, asked)
+        for name, each in others.items()
+    )
+
+
+def _is_held(task: Task, others: Mapping[str, Task], asked: frozenset[str]) -> bool:
+    """Whether it depends on one that will not end as it must: itself, nobody, one that failed or stays."""
+    return any(
+        name == task.name
+        or name not in others
+        or (name not in asked and _may_stay(others[name], others, asked))
+        for name in dependencies.waits_for(task)
+    )

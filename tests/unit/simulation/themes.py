@@ -25,6 +25,8 @@ class Theme:
     ends_badly: float = 0.5
     haste: int = 4
     """How many things Kubernetes does at most before anybody else moves."""
+    tasks: int = 2
+    """How many there are at once, at most."""
 
     def factor(self, event: str, states: frozenset[State]) -> float:
         """How much more often than usual, while the tasks that there are are in these states."""
@@ -44,6 +46,8 @@ NO_CLOCKS: Final[Weights] = {
     "suspended": 0.0,
     "other queue": 0.0,
     "definition": 0.0,
+    "dependencies": 0.0,
+    "key": 0.0,
 }
 NO_HURRY: Final[Weights] = {"jump": 0.1, "next ring": 0.3, "tick": 0.3}
 SELDOM: Final = (
@@ -164,8 +168,37 @@ THEMES: Final = (
     Theme(
         "not registered",
         bias={"definition": 1.0, "run_at": 0.6, "other queue": 0.1, "good": 0.05, "deadline": 0.05},
-        weights={"next ring": 2, "rerun": 2},
+        weights={"next ring": 2, "rerun": 2, "define": 0.0},
         when={State.DELAYED: {"sleep": 80, "kubernetes": 0.2}},
+    ),
+    Theme(
+        "registered and retired",
+        bias={"definition": 1.0, "run_at": 0.3, "suspended": 0.5, "good": 0.05, "deadline": 0.05},
+        weights={"define": 40, "undefine": 10, "resume": 4, "rerun": 2},
+        when={State.UNSCHEDULED: {"resume": 10, "define": 5}},
+    ),
+    Theme(
+        "depending on each other",
+        bias=NO_CLOCKS | {"dependencies": 0.7, "run_at": 0.1, "deadline": 0.2},
+        weights={"submit": 6, "release": 4, "do not release": 3, "delete": 3, "rerun": 2},
+        hindered=0.02,
+        ends_badly=0.3,
+        tasks=4,
+    ),
+    Theme(
+        "in a queue",
+        bias=NO_CLOCKS | {"other queue": 0.9, "run_at": 0.1, "deadline": 0.1},
+        weights={"submit": 8, "make queue": 15, "remove queue": 3, "next ring": 2, "delete": 3, "rerun": 2},
+        hindered=0.02,
+        tasks=4,
+    ),
+    Theme(
+        "one and the same",
+        bias=NO_CLOCKS | {"key": 0.9, "run_at": 0.1, "deadline": 0.1},
+        weights={"submit": 8, "delete": 3, "rerun": 3, "start operator": 10},
+        hindered=0.02,
+        ends_badly=0.3,
+        tasks=4,
     ),
     Theme(
         "suspended",

@@ -4,13 +4,17 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from taskyard.cluster import TASKS
+from taskyard.cluster import DEFINITIONS, QUEUES, TASKS
 from taskyard.core import manifest
 from taskyard.core.clocks import said
+from taskyard.core.words import DefinitionKind
 from tests.unit.fake import Object, copied
 from tests.unit.simulation.ground import NAMESPACE, Ground, is_deleting, name_of, uid_of
 
 WHO: Final = "user"
+
+NAMES: Final = ("alpha", "beta", "gamma", "delta")
+DEFINITION: Final = DEFINITIONS[DefinitionKind.TASK_DEFINITION]
 
 Bias = Mapping[str, float]
 
@@ -25,6 +29,8 @@ USUAL: Final[Bias] = {
     "timeout": 0.3,
     "other queue": 0.06,
     "definition": 0.05,
+    "dependencies": 0.08,
+    "key": 0.05,
     "suspended": 0.08,
     "stop on shutdown": 0.3,
     "init": 0.2,
@@ -38,7 +44,7 @@ USUAL: Final[Bias] = {
 def submit(ground: Ground, bias: Bias) -> None:
     """A new Task, of a random spec that the API server would take."""
     taken = {name_of(task) for task in ground.tasks()}
-    name = next(each for each in ("alpha", "beta", "gamma", "delta") if each not in taken)
+    name = next(each for each in NAMES if each not in taken)
     spec = random_spec(ground, {**USUAL, **bias})
     ground.say(WHO, f"submits {name}: {spec}")
     task: Object = {
@@ -78,6 +84,13 @@ def random_spec(ground: Ground, bias: Bias) -> dict[str, Any]:
         spec["definitionRef"] = {"name": "report", "version": "v1"}
     else:
         spec["template"] = _template(ground, bias)
+    if ground.chance(bias["dependencies"]):
+        spec["dependencies"] = sorted(dice.sample(NAMES, dice.choice((1, 1, 2))))
+        spec["requires"] = dice.choice(("AllCompleted", "AllCompleted", "AllResolved"))
+        spec["onDependencyFailure"] = dice.choice(("Fail", "Wait"))
+    if ground.chance(bias["key"]):
+        spec["idempotencyKey"] = "k"
+        spec["onDuplicate"] = dice.choice(("Skip", "Replace", "Queue"))
     if ground.chance(bias["timeout"]):
         spec["timeoutSeconds"] = dice.choice((1, 10, 60))
     if ground.chance(bias["other queue"]):
@@ -118,7 +131,7 @@ def _retry(ground: Ground, bias: Bias) -> Object:
     if ground.chance(0.2):
         policy["maxDelaySeconds"] = dice.choice((1, 30))
     if ground.chance(0.2):
-        policy["on"] = {"exitCodes": [1, 137], "errors": ["Timeout", "BadRow"]}
+        policy["expected"] = {"exitCodes": [1, 137], "errors": ["Timeout", "BadRow"]}
     return policy
 
 
@@ -161,6 +174,61 @@ def suspend(ground: Ground, task: Object) -> bool:
 
 def resume(ground: Ground, task: Object) -> bool:
     return edit(ground, task, "resume", suspend=False)
+
+
+def release(ground: Ground, task: Object) -> bool:
+    return edit(ground, task, "release", release=True)
+
+
+def hold_back(ground: Ground, task: Object) -> bool:
+    return edit(ground, task, "do not release", release=False)
+
+
+def define(ground: Ground) -> bool:
+    """A type is registered, its version retired or taken up again, or written anew with another content."""
+    known = next(iter(ground.cluster.all(DEFINITION)), None)
+    offered = {"version": "v1", "template": _template(ground, USUAL), "defaults": {"timeoutSeconds": 60}}
+    if known is not None and ground.chance(0.8):
+        offered = known["spec"]["versions"][0]
+    spec = {"versions": [offered], "retired": ground.dice.choice(([], ["v1"]))}
+    metadata = {"name": "report", "namespace": NAMESPACE, "uid": ground.unique("definition-uid")}
+    ground.say(WHO, f"registers {spec}")
+    ground.cluster.put(
+        DEFINITION,
+        {"kind": "TaskDefinition", "metadata": known["metadata"] if known else metadata, "spec": spec},
+    )
+    return True
+
+
+def make_queue(ground: Ground) -> bool:
+    """The other queue is made, or has other limits."""
+    dice = ground.dice
+    spec: Object = {"paused": ground.chance(0.15), "ageing": {"secondsPerPoint": dice.choice((0, 60))}}
+    if ground.chance(0.7):
+        spec["maxConcurrent"] = dice.choice((0, 1, 1, 2))
+    if ground.chance(0.3):
+        spec["rateLimit"] = {"tasks": 1, "perSeconds": dice.choice((5, 60))}
+    ground.say(WHO, f"a queue of {spec}")
+    metadata = {"name": "elsewhere", "namespace": NAMESPACE, "uid": "queue-uid"}
+    ground.cluster.put(QUEUES, {"kind": "TaskQueue", "metadata": metadata, "spec": spec})
+    return True
+
+
+def remove_queue(ground: Ground) -> bool:
+    if not ground.cluster.all(QUEUES):
+        return False
+    ground.say(WHO, "takes the queue away")
+    ground.cluster.remove(QUEUES, NAMESPACE, "elsewhere")
+    return True
+
+
+def undefine(ground: Ground) -> bool:
+    known = next(iter(ground.cluster.all(DEFINITION)), None)
+    if known is None:
+        return False
+    ground.say(WHO, "takes the definition away")
+    ground.cluster.remove(DEFINITION, NAMESPACE, "report")
+    return True
 
 
 def cancel(ground: Ground, task: Object) -> bool:

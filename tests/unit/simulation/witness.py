@@ -10,7 +10,7 @@ from taskyard.cluster import JOBS, PODS, TASKS, Kind
 from taskyard.core import clocks, manifest, parse
 from taskyard.core.model import Task
 from taskyard.core.transitions import TRANSITIONS
-from taskyard.core.words import ACTIVE_STATES, Reason, State
+from taskyard.core.words import ACTIVE_STATES, ErrorCode, Reason, State
 from tests.unit.fake import Object
 from tests.unit.simulation.ground import (
     Ground,
@@ -195,7 +195,10 @@ class Witness:
         if old.status.state.is_terminal:
             return
         if state is State.CANCELLED:
-            _check(known.was_cancelled, "Cancelled, and nobody asked for it")
+            is_replaced = (
+                new.status.reason == ErrorCode.TASK_REPLACED and new.spec.idempotency_key is not None
+            )
+            _check(known.was_cancelled or is_replaced, "Cancelled, and nobody asked for it")
         if state is State.COMPLETED:
             _check(new.status.attempt in known.succeeded_attempts, "Completed, and no pod succeeded")
         if state is State.EXPIRED:

@@ -70,14 +70,15 @@ class Ledger:
             uids[labels[LABEL_UID], labels[LABEL_ATTEMPT]].add(metadata["uid"])
         assert [each for each, made in uids.items() if len(made) > 1] == []
 
-    def check_one_pod_at_a_time(self) -> None:
+    def check_one_pod_at_a_time(self, *, of_all: bool = False) -> None:
+        """Of each Task; or of all of them together."""
         alive: dict[str, set[str]] = defaultdict(set)
         for event in self.events(PODS):
             metadata, phase = event["object"]["metadata"], event["object"]["status"]["phase"]
-            at_work = alive[metadata["labels"][LABEL_UID]]
+            at_work = alive["" if of_all else metadata["labels"][LABEL_UID]]
             is_over = event["type"] == "DELETED" or phase in {"Succeeded", "Failed"}
             (at_work.discard if is_over else at_work.add)(metadata["name"])
-            assert len(at_work) <= 1, f"two pods of one task at once: {sorted(at_work)}"
+            assert len(at_work) <= 1, f"two pods at once: {sorted(at_work)}"
 
     def pods(self) -> Counter[str]:
         """How many pods each Task ever had, by its uid."""

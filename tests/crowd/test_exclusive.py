@@ -8,26 +8,20 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-from cluster.native import Native
 from taskyard.core.manifest import LABEL_ATTEMPT, LABEL_UID
-from tests.faults.ledger import Ledger, ledger
+from tests.crowd.ledger import Ledger, ledger
 from tests.faults.operator import Operator, Place
 from tests.kube import JSON, Kubectl, task
 
 MANY: Final = 200
+SOME: Final = 100
+"""Enough that an operator is caught between a claim and its Job."""
 AFTERWARDS: Final = 20
 CONFLICT: Final = "the task has changed, looking again"
-
-
-@pytest.fixture
-def yard(kwok: Native, crowd: Kubectl, tmp_path: Path) -> Place:
-    """Where pretended nodes run whatever they are given."""
-    return Place(kwok.kubeconfig, crowd.namespace, tmp_path)
 
 
 def one_of_many(yard: Place, name: str, **settings: str) -> Operator:
@@ -55,10 +49,10 @@ def test_an_operator_that_was_out_of_breath_makes_no_second_pod(crowd: Kubectl, 
     """What the one had claimed and not launched is launched by the other: in the same name, so only once."""
     with ledger(crowd) as book, one_of_many(yard, "one") as one, one_of_many(yard, "two"):
         stranded = pause_amid_claims(crowd, one, "one")
-        await_finished(crowd, book, MANY)
+        await_finished(crowd, book, SOME)
         one.go_on()
-        create_and_await(crowd, book, AFTERWARDS, "afterwards", of=MANY + AFTERWARDS)
-    check_each_ran_once(book, MANY + AFTERWARDS)
+        create_and_await(crowd, book, AFTERWARDS, "afterwards", of=SOME + AFTERWARDS)
+    check_each_ran_once(book, SOME + AFTERWARDS)
     assert {book.last()[name]["attempt"] for name in stranded} == {1}
 
 
@@ -66,11 +60,11 @@ def test_one_of_two_is_killed_and_comes_back_under_another_name(crowd: Kubectl, 
     """The one comes after the claims and gives them back; the other was there all along, and would launch them."""
     with ledger(crowd) as book, one_of_many(yard, "two"):
         with one_of_many(yard, "one", failpoint="after:claim") as one:
-            create(crowd, MANY)
+            create(crowd, SOME)
             assert one.died() == -9
         with one_of_many(yard, "three"):
-            await_finished(crowd, book, MANY)
-    check_each_ran_once(book, MANY)
+            await_finished(crowd, book, SOME)
+    check_each_ran_once(book, SOME)
     assert book.claimers() >= {"one", "two"}
 
 
@@ -94,10 +88,10 @@ def test_h8_a_claimer_who_was_only_late_makes_no_second_pod(crowd: Kubectl, yard
     with ledger(crowd) as book, one_of_many(yard, "one") as one:
         stranded = pause_amid_claims(crowd, one, "one")
         with one_of_many(yard, "two"):
-            await_finished(crowd, book, MANY)
+            await_finished(crowd, book, SOME)
             one.go_on()
-            create_and_await(crowd, book, AFTERWARDS, "afterwards", of=MANY + AFTERWARDS)
-    check_each_ran_once(book, MANY + AFTERWARDS)
+            create_and_await(crowd, book, AFTERWARDS, "afterwards", of=SOME + AFTERWARDS)
+    check_each_ran_once(book, SOME + AFTERWARDS)
     check_given_back(book)
     assert set(book.given_back()) <= stranded
 
@@ -120,7 +114,7 @@ def await_finished(kubectl: Kubectl, book: Ledger, count: int) -> None:
 def pause_amid_claims(kubectl: Kubectl, operator: Operator, name: str) -> set[str]:
     """Stop an operator between a claim and its Job, while many come in; the Tasks that it was about to launch."""
     with ThreadPoolExecutor() as pool:
-        coming = pool.submit(create, kubectl, MANY)
+        coming = pool.submit(create, kubectl, SOME)
         while True:
             operator.pause()
             if found := claims_without_job(kubectl, name):
@@ -128,7 +122,7 @@ def pause_amid_claims(kubectl: Kubectl, operator: Operator, name: str) -> set[st
                 return found
             operator.go_on()
             over = [each["status"]["phase"] == "Finished" for each in kubectl.get("tasks")["items"]]
-            assert over.count(True) < MANY, "it was never caught between a claim and its Job"
+            assert over.count(True) < SOME, "it was never caught between a claim and its Job"
 
 
 def claims_without_job(kubectl: Kubectl, claimer: str) -> set[str]:

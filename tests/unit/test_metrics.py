@@ -1,0 +1,55 @@
+"""What `/metrics` says."""
+
+from __future__ import annotations
+
+from taskyard.cluster import QUEUES, TASKS
+from taskyard.metrics import Metrics
+from tests.unit.test_line import end, queue, submit
+from tests.unit.world import NAMESPACE, World
+
+
+async def test_what_waits_runs_and_ends_is_told_by_queue_and_not_by_task() -> None:
+    world = World()
+    world.cluster.put(QUEUES, queue(maxConcurrent=1))
+    operator = await world.operator()
+    metrics = Metrics()
+    metrics.follow(operator.cache.tally, lambda: world.now)
+    for name in ("first-one", "second-one", "third-one"):
+        await submit(world, name)
+        await operator.settle()
+        world.later(10)
+    page = metrics.page().decode()
+    of_queue = f'namespace="{NAMESPACE}",queue="q"'
+    assert f'taskyard_tasks{{definition="",{of_queue},state="Claimed"}} 1.0' in page
+    assert f'taskyard_tasks{{definition="",{of_queue},state="Pending"}} 2.0' in page
+    assert f"taskyard_queue_oldest_pending_seconds{{{of_queue}}} 20.0" in page
+    await end(world, operator, "first-one")
+    page = metrics.page().decode()
+    ended = f'taskyard_task_outcomes_total{{definition="",{of_queue},reason="",state="Completed"}} 1.0'
+    assert ended in page
+    assert f'taskyard_task_wait_seconds_count{{definition="",{of_queue}}} 2.0' in page
+    assert f'taskyard_task_wait_seconds_sum{{definition="",{of_queue}}} 20.0' in page
+    assert f'taskyard_task_duration_seconds_count{{definition="",{of_queue}}} 1.0' in page
+    assert "-one" not in page
+    for task in world.cluster.all(TASKS):
+        world.cluster.remove(TASKS, NAMESPACE, task["metadata"]["name"])
+    world.remove_pods()
+    await operator.settle()
+    page = metrics.page().decode()
+    assert "taskyard_tasks{" not in page
+    assert ended in page, "a counter does not forget"
+
+
+async def test_what_is_found_at_the_start_has_not_just_happened() -> None:
+    world = World()
+    world.cluster.put(QUEUES, queue())
+    first = await world.operator()
+    await submit(world, "done")
+    await first.settle()
+    await end(world, first, "done")
+    first.is_deaf = True
+    metrics = Metrics()
+    heir = await world.operator("op-2")
+    metrics.follow(heir.cache.tally, lambda: world.now)
+    await heir.settle()
+    assert "outcomes_total{" not in metrics.page().decode()
