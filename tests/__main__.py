@@ -140,8 +140,8 @@ PARTS: dict[str, Callable[[], bool | None]] = {
     "parity": parity,
     "verify": verify,
 }
-ALL = ("lint", "chart", "machine", "cluster", "faults", "outages", "unit", "crowd", "history", "parity")
-BESIDE = {"outages": ("unit", "crowd")}
+ALL = ("machine", "lint", "chart", "cluster", "faults", "outages", "unit", "crowd", "history", "parity")
+BESIDE = {"machine": ("lint", "chart"), "outages": ("unit", "crowd")}
 """What touches nothing of the cluster under test runs beside a part that mostly waits, with what the processors have to
 spare: at the lowest priority it was not seen to disturb it.
 """

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from taskyard.core import parse
+from taskyard.core import parse, verdict
 from taskyard.core.model import (
     Bound,
     Container,
@@ -22,6 +22,7 @@ from taskyard.core.model import (
 )
 from taskyard.core.record import status_json
 from taskyard.core.spec import DefinitionRef, Expected
+from taskyard.core.verdict import Lost
 from taskyard.core.words import (
     Backoff,
     DeadLetterPolicy,
@@ -37,7 +38,7 @@ from taskyard.core.words import (
     State,
     StopReason,
 )
-from tests.unit.build import CLAIMED, ENDED, NOW, STARTED, SUBMITTED, retry, seconds, spec
+from tests.unit.build import CLAIMED, ENDED, NOW, STARTED, SUBMITTED, retry, seconds, spec, task
 from tests.unit.fake import TASK_SCHEMA, with_defaults
 
 BARE_TASK: dict[str, Any] = {
@@ -324,6 +325,37 @@ def test_when_somebody_first_meant_to_end_a_pod() -> None:
     both = merged(POD, {"metadata": deleted, "status": {"conditions": conditions}})
     assert parse.pod(both).disturbed_at == NOW - seconds(10)
     assert parse.pod(POD).disturbed_at is None
+
+
+def test_a_kubelet_dates_its_own_disruption_when_the_containers_have_ended() -> None:
+    """Seen of kubelets that evict: the condition is a second younger than the end of what it killed."""
+    conditions = [
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "TerminationByKubelet",
+            "lastTransitionTime": "2026-01-01T12:00:01Z",
+        }
+    ]
+    killed = {
+        "terminated": {
+            "exitCode": 143,
+            "startedAt": "2026-01-01T11:59:00Z",
+            "finishedAt": "2026-01-01T12:00:00Z",
+        }
+    }
+    status = {
+        "phase": "Failed",
+        "reason": "Evicted",
+        "message": "The node was low on resource: memory.",
+        "conditions": conditions,
+        "containerStatuses": [{"name": "main", "state": killed}],
+    }
+    deleted = {"deletionTimestamp": "2026-01-01T12:01:00Z", "deletionGracePeriodSeconds": 0}
+    for metadata in ({}, deleted):
+        evicted = parse.pod(merged(POD, {"status": status, "metadata": metadata}))
+        assert evicted.disturbed_at is None
+        assert isinstance(verdict.of_pod(evicted, task(State.RUNNING)), Lost)
 
 
 def test_a_grace_period_without_end_is_read_all_the_same() -> None:

@@ -184,6 +184,24 @@ def wants(**what: Any) -> dict[str, Any]:
             id="and no longer",
         ),
         pytest.param(
+            task(RUN, **wants(grace=seconds(3))),
+            pod(PodPhase.RUNNING, ended(0), ended(0, "other")),
+            None,
+            None,
+            id="where nobody outlives it the kubelet has time to say so",
+        ),
+        pytest.param(
+            task(RUN, **wants(grace=seconds(3))),
+            pod(
+                PodPhase.RUNNING,
+                replace(ended(0), exit=Exit(0, None, None, NOW - seconds(33))),
+                ended(0, "other"),
+            ),
+            "MainContainerEnded",
+            "stopping: the main container has ended, and others linger",
+            id="but not for ever",
+        ),
+        pytest.param(
             task(RUN, **wants(cancel=True)),
             pod(PodPhase.RUNNING, ended(0), started("sidecar")),
             "MainContainerEnded",

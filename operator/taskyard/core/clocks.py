@@ -13,6 +13,9 @@ from taskyard.core.words import DeadLetterPolicy, State
 
 A_SECOND: Final = timedelta(seconds=1)
 
+SETTLES_WITHIN: Final = timedelta(seconds=30)
+"""After the end of its last container, for a pod to say that it has ended."""
+
 
 def counted_from(task: Task) -> datetime | None:
     """Where relative times begin."""
@@ -61,11 +64,13 @@ def timeout_at(task: Task, started_at: datetime | None) -> datetime | None:
 
 
 def linger_until(task: Task, pod: Pod) -> datetime | None:
-    """How long other containers may outlive the main one."""
+    """How long other containers may outlive the main one. Where none does, its kubelet is only to say so."""
     main = pod.container(task.spec.main_container)
     if main is None or main.exit is None:
         return None
-    return (main.exit.finished_at or main.started_at or pod.created_at) + task.spec.grace
+    is_outlived = any(each.exit is None for each in (*pod.containers, *pod.init_containers))
+    ended_at = main.exit.finished_at or main.started_at or pod.created_at
+    return ended_at + task.spec.grace + (timedelta() if is_outlived else SETTLES_WITHIN)
 
 
 def delete_at(task: Task) -> datetime | None:

@@ -261,7 +261,7 @@ class Pod:
     gone: bool = False
     node: str | None = None
     disturbed_at: datetime | None = None
-    """When somebody first meant to end it from outside: a disruption, or a deletion."""
+    """When somebody first meant to end it from outside: a disruption, or a deletion. Unknown where its kubelet did."""
     queue: str = ""
     owner: str | None = None
     """The Job that made it; none for one that somebody orphaned, or forged."""

@@ -23,7 +23,16 @@ from taskyard.core.model import (
     Value,
     Wait,
 )
-from taskyard.core.words import DefinitionKind, Flaw, OnShutdown, PodPhase, Reason, State, StopReason
+from taskyard.core.words import (
+    BY_KUBELET,
+    DefinitionKind,
+    Flaw,
+    OnShutdown,
+    PodPhase,
+    Reason,
+    State,
+    StopReason,
+)
 
 Json = Mapping[str, Any]
 
@@ -286,6 +295,10 @@ def _since(status: Json, kind: str) -> datetime | None:
 
 
 def _disturbed_at(metadata: Json, status: Json) -> datetime | None:
+    if _true_condition(status, "DisruptionTarget") == BY_KUBELET:
+        return (
+            None  # it dates this condition when the containers have ended, and not when it meant to end them
+        )
     gone_by = _maybe_time(metadata.get("deletionTimestamp"))
     grace = parse_spec.bounded(metadata.get("deletionGracePeriodSeconds") or 0)
     moments = (gone_by - grace if gone_by is not None else None, _since(status, "DisruptionTarget"))

@@ -11,7 +11,7 @@ from typing import Final
 
 from taskyard.core import clocks, result
 from taskyard.core.model import Container, Error, Exit, Job, Pod, Result, Stop, Task
-from taskyard.core.words import ErrorCode, PodPhase, StopReason
+from taskyard.core.words import BY_KUBELET, ErrorCode, PodPhase, StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def is_drain(pod: Pod) -> bool:
     """Whether somebody empties the pod's node: an eviction by the API, or an orderly shutdown of the machine."""
     if pod.disruption == "EvictionByEvictionAPI":
         return True
-    return pod.disruption == "TerminationByKubelet" and pod.reason in NODE_SHUTDOWN
+    return pod.disruption == BY_KUBELET and pod.reason in NODE_SHUTDOWN
 
 
 def of_living(pod: Pod, task: Task) -> Ending:

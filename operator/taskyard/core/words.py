@@ -263,3 +263,7 @@ class PodPhase(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     UNKNOWN = "Unknown"
+
+
+BY_KUBELET: Final = "TerminationByKubelet"
+"""The disruption of a pod that its own kubelet ended: short of something, or about to go down."""

@@ -265,7 +265,8 @@ def kill_by_node(ground: Ground, pod: Object, reason: str) -> None:
             if _is_running(each):
                 _set(obj, each["name"], _terminated(ground, each, (137, "Error", None)))
         obj["status"].update(phase="Failed", reason=reason, message="The node was low on resource: memory")
-        set_condition(obj, "DisruptionTarget", "True", ground.moment(), "TerminationByKubelet")
+        # A kubelet dates it when it has seen the containers end.
+        set_condition(obj, "DisruptionTarget", "True", ground.moment(1.0), "TerminationByKubelet")
 
     ground.change(PODS, pod, kill)
 
