@@ -114,7 +114,7 @@ class Cache:
         definition = None
         if ref is not None:
             there = self.definitions[type_of(ref, task.namespace)]
-            definition = found(there, ref, task.status.definition)
+            definition = found(there, ref, definitions.claimed_with(task.status))
         others = self._relations.dependencies_of(task)
         known = rivals if rivals is not None else self._relations.rivals_of(task)
         lingering = next((name for other, name in self._relations.of_key(task) if self._lingers(other)), None)

@@ -254,6 +254,26 @@ def test_a_definition_that_is_deleted_lets_runs_end_and_drops_the_next(kubectl: 
     assert (dropped["runCount"], dropped["retryCount"]) == (1, 1)
 
 
+def test_an_inherited_deadline_strikes_though_the_definition_is_deleted_or_retired(kubectl: Kubectl) -> None:
+    kubectl.create(
+        definition("deleted", ("v1", "exit 0"), deadlineSeconds=15),
+        definition("outdated", ("v1", "exit 0"), deadlineSeconds=15),
+        typed("waits", "deleted", "v1", dependencies=["never"]),
+        typed("held", "outdated", "v1", suspend=True),
+    )
+    for name in ("waits", "held"):
+        seen = kubectl.until(name, "v1", ".status.definition.version")
+        assert (seen["state"], seen["definition"]["defaults"]) == ("Unscheduled", {"deadlineSeconds": 15})
+    kubectl("delete", "taskdefinition", "deleted")
+    kubectl("patch", "taskdefinition", "outdated", "--type=merge", '--patch={"spec":{"retired":["v1"]}}')
+    for name, reason in (("waits", "DefinitionNotFound"), ("held", "DefinitionRetired")):
+        seen = kubectl.until(name, reason, ".status.waiting[1].reason")
+        assert seen["state"] == "Unscheduled", "not dropped: it is not its turn yet"
+    for status in kubectl.finished().values():
+        assert (status["state"], status["reason"]) == ("Exception", "DeadlineExceeded")
+        assert apart(status["submittedAt"], status["completedAt"]) >= 15
+
+
 def test_a_definition_cannot_smuggle_in_what_the_namespace_forbids(kubectl: Kubectl, admin: Kubectl) -> None:
     name = f"privileged-{kubectl.namespace}"
     smuggler = definition(name, ("v1", "exit 0"), kind="ClusterTaskDefinition")

@@ -307,6 +307,27 @@ MUTANTS: Final = (
         DEFINITIONS,
     ),
     Mutant(
+        "what a definition said is forgotten with it, while a task waits",
+        "waiting",
+        "definition=definitions.bound(snapshot),",
+        "definition=task.status.definition,",
+        DEFINITIONS,
+    ),
+    Mutant(
+        "a retired version has no say about the tasks that wait for something else",
+        "definitions",
+        "return definition.retired if isinstance(definition, Unregistered) else definition",
+        "return None if isinstance(definition, Unregistered) else definition",
+        DEFINITIONS,
+    ),
+    Mutant(
+        "a task is held to what its definition said before its first claim",
+        "definitions",
+        "return status.definition if status.attempt else None",
+        "return status.definition",
+        DEFINITIONS,
+    ),
+    Mutant(
         "a list of intervals inherits a curve",
         "defaults",
         "replaced = DELAYS if DELAYS & own.keys() else frozenset[str]()",

@@ -194,7 +194,7 @@ def pods(draw: st.DrawFn, number: int, current: int) -> Pod:
 
 
 definitions: SearchStrategy[Version | Unregistered] = st.one_of(
-    st.just(version()), st.just(Unregistered("no")), st.just(Unregistered("old", is_retired=True))
+    st.just(version()), st.just(Unregistered("no")), st.just(Unregistered("old", retired=version()))
 )
 
 

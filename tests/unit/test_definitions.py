@@ -1,5 +1,7 @@
 """What a Task takes from its definition, and when."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ TO_REPORT = {"kind": "TaskDefinition", "name": "report", "version": "v1"}
 NAMESPACED = DEFINITIONS[DefinitionKind.TASK_DEFINITION]
 CLUSTER_WIDE = DEFINITIONS[DefinitionKind.CLUSTER_TASK_DEFINITION]
 GONE = Unregistered("there is no TaskDefinition `report`")
-RETIRED = Unregistered("version `v1` of the TaskDefinition `report` is retired", is_retired=True)
+RETIRED = Unregistered("version `v1` of the TaskDefinition `report` is retired", retired=version())
 BOUND = Bound(DefinitionKind.TASK_DEFINITION, "definition-uid", "v1", "digest", "main", 5, {})
 
 
@@ -129,6 +131,32 @@ def test_a_retired_version_is_not_waited_for() -> None:
     assert (action.status.state, action.status.reason) == (State.DROPPED, "DefinitionRetired")
 
 
+@pytest.mark.parametrize(
+    ("known", "definition", "expected"),
+    [
+        pytest.param(None, version(defaults={"startLimit": 2}), {"startLimit": 2}, id="what it says"),
+        pytest.param(BOUND, version(digest="new", defaults={"startLimit": 2}), {"startLimit": 2}, id="anew"),
+        pytest.param(
+            None,
+            Unregistered("old", retired=version(defaults={"startLimit": 2})),
+            {"startLimit": 2},
+            id="old",
+        ),
+        pytest.param(replace(BOUND, defaults={"startLimit": 3}), GONE, {"startLimit": 3}, id="what it said"),
+        pytest.param(None, GONE, None, id="nothing, of one that never was there"),
+    ],
+)
+def test_a_task_that_waits_has_on_record_what_it_inherits(
+    known: Bound | None, definition: Version | Unregistered, expected: Any
+) -> None:
+    waits = task(wants={"definition": REF, "suspend": True}, definition=known)
+    action = decide(snapshot(waits, definition=definition), NOW).action
+    assert isinstance(action, WriteStatus)
+    assert action.status.state is State.UNSCHEDULED
+    taken = action.status.definition
+    assert (taken.defaults if taken is not None else None) == expected
+
+
 def test_a_claim_whose_definition_went_is_given_back_by_way_of_a_placeholder() -> None:
     claimed = task(State.CLAIMED, wants={"definition": REF}, definition=BOUND)
     action = decide(snapshot(claimed, definition=GONE, live=live(None)), NOW).action
@@ -184,20 +212,24 @@ def test_a_version_is_known_by_all_that_it_says() -> None:
 
 
 def definition(
-    *versions: str, kind: str = "TaskDefinition", name: str = "report", **spec: Any
+    *versions: str,
+    kind: str = "TaskDefinition",
+    name: str = "report",
+    retired: Sequence[str] = (),
+    **inherited: Any,
 ) -> dict[str, Any]:
     """A definition whose versions run an image of their name."""
     offered = [
         {
             "version": each,
             "template": {"spec": {"containers": [{"name": "main", "image": each}]}},
-            "defaults": {"timeoutSeconds": 60, "retry": {"limit": 1}},
+            "defaults": {"timeoutSeconds": 60, "retry": {"limit": 1}} | inherited,
         }
         for each in versions
     ]
     metadata = {"name": name, "uid": f"uid-of-{name}", "creationTimestamp": "2026-01-01T00:00:00Z"}
     metadata |= {"namespace": NAMESPACE} if kind == "TaskDefinition" else {}
-    return {"kind": kind, "metadata": metadata, "spec": {"versions": offered, **spec}}
+    return {"kind": kind, "metadata": metadata, "spec": {"versions": offered, "retired": list(retired)}}
 
 
 async def submit(world: World, ref: dict[str, str], **spec: Any) -> None:
@@ -271,9 +303,7 @@ async def test_a_retry_whose_version_was_deleted_is_dropped() -> None:
 async def test_what_ended_before_its_first_claim_keeps_its_definitions_time_to_live() -> None:
     world = World()
     operator = await world.operator()
-    offered = definition("v1")
-    offered["spec"]["versions"][0]["defaults"] = {"deadLetterPolicy": "Save"}
-    world.cluster.put(NAMESPACED, offered)
+    world.cluster.put(NAMESPACED, definition("v1", deadLetterPolicy="Save"))
     await submit(world, TO_REPORT, goodUntil="2026-01-01T00:00:30Z", suspend=True)
     await operator.settle()
     world.later(60)
@@ -286,6 +316,94 @@ async def test_what_ended_before_its_first_claim_keeps_its_definitions_time_to_l
     await operator.settle()
     assert world.status("hello")["state"] == "Expired", "kept"
     assert all(each.written is None for each in operator.cache.tasks()), "what is resolved is kept slim"
+
+
+INHERITED_CLOCKS = [
+    pytest.param({"deadlineSeconds": 100}, ("Exception", "DeadlineExceeded"), id="deadline"),
+    pytest.param({"goodForSeconds": 100}, ("Expired", "TaskExpired"), id="start by"),
+]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("waits", [{"dependencies": ["never"]}, {"suspend": True}], ids=str)
+@pytest.mark.parametrize("edit", ["retired", "deleted", "version deleted"])
+@pytest.mark.parametrize(("inherited", "expected"), INHERITED_CLOCKS)
+async def test_an_inherited_clock_strikes_whatever_becomes_of_the_definition(
+    inherited: Any, expected: tuple[str, str], edit: str, waits: Any, is_restarted: bool
+) -> None:
+    """A task that waits for something else is not dropped meanwhile, nor does it wait for ever."""
+    world = World()
+    operator = await world.operator()
+    world.cluster.put(NAMESPACED, definition("v1", "v2", **inherited))
+    await submit(world, TO_REPORT, **waits)
+    await operator.settle()
+    match edit:
+        case "retired":
+            world.cluster.put(NAMESPACED, definition("v1", "v2", retired=["v1"], **inherited))
+        case "deleted":
+            world.cluster.remove(NAMESPACED, NAMESPACE, "report")
+        case _:
+            world.cluster.put(NAMESPACED, definition("v2"))
+    await operator.settle()
+    if is_restarted:
+        operator.is_deaf = True
+        operator = await world.operator("op-2")
+    world.later(99)
+    operator.mark_all()
+    await operator.settle()
+    assert world.status()["state"] == "Unscheduled", "not for want of a definition: it is not its turn yet"
+    world.later(2)
+    operator.mark_all()
+    await operator.settle()
+    assert (world.status()["state"], world.status()["reason"]) == expected
+
+
+async def test_a_rerun_that_waits_keeps_what_it_inherited_too() -> None:
+    """What ended before its first claim, and begins anew when its definition is gone."""
+    world = World()
+    operator = await world.operator()
+    world.cluster.put(NAMESPACED, definition("v1", deadlineSeconds=100))
+    await submit(world, TO_REPORT, dependencies=["never"], cancel=True)
+    await operator.settle()
+    world.cluster.remove(NAMESPACED, NAMESPACE, "report")
+    world.edit_spec("hello", rerun=1, cancel=False)
+    await operator.settle()
+    assert world.status()["state"] == "Unscheduled"
+    world.later(101)
+    operator.mark_all()
+    await operator.settle()
+    assert world.status()["reason"] == "DeadlineExceeded"
+
+
+async def test_until_its_first_claim_a_task_goes_by_what_its_definition_says_now() -> None:
+    world = World()
+    operator = await world.operator()
+    world.cluster.put(NAMESPACED, definition("v1", deadlineSeconds=100))
+    await submit(world, TO_REPORT, suspend=True)
+    await operator.settle()
+    world.cluster.remove(NAMESPACED, NAMESPACE, "report")
+    world.cluster.put(NAMESPACED, definition("v1", name="report", timeoutSeconds=7))
+    await operator.settle()
+    assert world.status()["definition"]["defaults"]["timeoutSeconds"] == 7
+    world.later(3600)
+    world.edit_spec("hello", suspend=False)
+    await operator.settle()
+    assert world.status()["state"] == "Claimed", "neither dropped as another one, nor by a clock of the first"
+
+
+async def test_what_is_dropped_for_a_retired_version_is_kept_as_that_says() -> None:
+    world = World()
+    operator = await world.operator()
+    inherited: dict[str, Any] = {"deadLetterPolicy": "Save", "ttlSecondsAfterFinished": 10**6}
+    world.cluster.put(NAMESPACED, definition("v1", retired=["v1"], **inherited))
+    await submit(world, TO_REPORT)
+    await operator.settle()
+    assert (world.status()["state"], world.status()["reason"]) == ("Dropped", "DefinitionRetired")
+    world.cluster.remove(NAMESPACED, NAMESPACE, "report")
+    world.later(86400 + 5)
+    operator.mark_all()
+    await operator.settle()
+    assert world.status("hello")["state"] == "Dropped", "not deleted"
 
 
 async def test_an_edit_that_says_nothing_else_is_no_news_for_those_that_run() -> None:

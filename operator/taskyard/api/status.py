@@ -119,7 +119,7 @@ Taken = Annotated[dict[str, Any], WithJsonSchema(ANY_OBJECT)]
 
 
 class Definition(Model):
-    """What was taken from the definition when the task was first claimed."""
+    """What is taken from the definition: what it said when the task was first claimed; before that, when last seen."""
 
     kind: DefinitionKind | None = Field(None, description="The kind of the definition.")
     uid: Uid | None = Field(None, description="The definition itself; another of its name is another.")
@@ -242,8 +242,8 @@ class TaskStatus(Model):
     )
     definition: Definition | None = Field(
         None,
-        description="What was taken from the definition when the task was first claimed: later edits of the"
-        " definition change nothing.",
+        description="What is taken from the definition: what it said when the task was first claimed, and later"
+        " edits of it change nothing. Before that, what it said when it was last seen.",
     )
     waiting: Waits | None = Field(
         None,

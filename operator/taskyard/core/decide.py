@@ -150,7 +150,7 @@ def drop(snapshot: Snapshot, why: Wait, now: datetime) -> Decision:
     if not snapshot.asked:
         return Decision(Ask(definition=True))
     error = Error(ErrorCode(why.reason), why.message)
-    return say.write(snapshot, outcome.ended(snapshot.task, State.DROPPED, error, verdict.NO_EVIDENCE, now))
+    return end(snapshot, outcome.ended(snapshot.task, State.DROPPED, error, verdict.NO_EVIDENCE, now))
 
 
 def claim(snapshot: Snapshot, now: datetime) -> Decision:

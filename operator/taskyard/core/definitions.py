@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from taskyard.core import parse_spec
-from taskyard.core.model import Bound, Snapshot, Task, Unregistered, Version
+from taskyard.core.model import Bound, Snapshot, Status, Task, Unregistered, Version
 from taskyard.core.spec import DefinitionRef
 
 
@@ -22,7 +22,7 @@ def found(
     if bound is not None and version.digest != bound.digest:
         return Unregistered(f"{named} is another one than the task was first claimed with")
     if version.is_retired and bound is None:
-        return Unregistered(f"{named} is retired: it starts no new tasks", is_retired=True)
+        return Unregistered(f"{named} is retired: it starts no new tasks", retired=version)
     return version
 
 
@@ -30,18 +30,32 @@ def _offered(version: Version) -> str:
     return f"`{version.version}` (retired)" if version.is_retired else f"`{version.version}`"
 
 
+def claimed_with(status: Status) -> Bound | None:
+    """What all runs are made of. Before the first claim a record only tells what the definition said last."""
+    return status.definition if status.attempt else None
+
+
 def applied(task: Task, definition: Version | Unregistered | None) -> Task:
-    """The Task with its definition's defaults, as long as they are not on record in its status."""
-    if task.written is None or not isinstance(definition, Version):
+    """The Task with what its definition says now, until it is claimed; where that is gone, with what it said last."""
+    version = _inherited_from(definition)
+    if task.written is None or version is None:
         return task
-    return replace(task, spec=parse_spec.spec(task.written, definition))
+    return replace(task, spec=parse_spec.spec(task.written, version))
+
+
+def _inherited_from(definition: Version | Unregistered | None) -> Version | None:
+    """A version that starts no new tasks has its say about those that wait: their clocks, and what becomes of them."""
+    return definition.retired if isinstance(definition, Unregistered) else definition
 
 
 def bound(snapshot: Snapshot) -> Bound | None:
-    """What a claim puts on record of the definition, if there is one; what is there already stays."""
-    version = snapshot.definition
-    if snapshot.task.status.definition is not None or not isinstance(version, Version):
-        return snapshot.task.status.definition
+    """What is to be on record of the definition: what it says, until the first claim, and what it said from then on.
+
+    While a task waits too: its clocks must strike, and its end be as it says, also when it is gone by then.
+    """
+    status, version = snapshot.task.status, _inherited_from(snapshot.definition)
+    if claimed_with(status) is not None or version is None:
+        return status.definition
     return Bound(
         kind=version.kind,
         uid=version.uid,

@@ -108,7 +108,7 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`status.definition`: what a Task has taken from its definition, at its first claim. It holds for all its runs."""
+    """`status.definition`: what a Task takes from its definition. From its first claim on it holds for all its runs."""
 
     kind: DefinitionKind
     uid: str
@@ -199,10 +199,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Unregistered:
-    """What a Task names to run is not there, as a sentence. `is_retired`: it is, and starts no new tasks."""
+    """What a Task names to run is not there, as a sentence. `retired`: it is, and starts no new tasks."""
 
     message: str
-    is_retired: bool = False
+    retired: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)

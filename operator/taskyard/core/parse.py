@@ -5,7 +5,7 @@ from datetime import datetime
 from sys import intern
 from typing import Any, Final
 
-from taskyard.core import logs, manifest, parse_spec
+from taskyard.core import definitions, logs, manifest, parse_spec
 from taskyard.core.model import (
     Bound,
     Container,
@@ -60,7 +60,7 @@ def task(obj: Json) -> Task:
     spec = parse_spec.spec(obj["spec"], status.definition)
     is_settled = spec.rerun <= status.observed_rerun and not logs.is_awaited(spec, status)
     is_at_rest = status.state.is_terminal and is_settled
-    is_open = spec.definition is not None and status.definition is None and not is_at_rest
+    is_open = spec.definition is not None and definitions.claimed_with(status) is None and not is_at_rest
     return Task(
         namespace=intern(metadata["namespace"]),
         name=metadata["name"],

@@ -51,6 +51,6 @@ def run_again(task: Task, now: datetime) -> Status:
         submitted_at=status.submitted_at,
         rerun_at=now,
         dependencies=dependencies.kept(status.dependencies, task.spec.requires),
-        definition=status.definition if status.attempt else None,
+        definition=status.definition,
         runs=status.runs,
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from taskyard.core import clocks, dependencies, duplicates, kueue, say, stopping, text
+from taskyard.core import clocks, definitions, dependencies, duplicates, kueue, say, stopping, text
 from taskyard.core.actions import Decision, DeleteJob, SuspendJob
 from taskyard.core.model import Pod, Snapshot, Task, Unregistered, Wait
 from taskyard.core.words import ACTIVE_STATES, Reason, State
@@ -46,7 +46,7 @@ def _holds(snapshot: Snapshot, now: datetime) -> Iterator[Wait]:
     if alive := earlier_pods(snapshot):  # one pod at a time
         yield Wait(Reason.EARLIER_POD, stopping.still_there(alive[0], now))
     if isinstance(missing := snapshot.definition, Unregistered):
-        reason = Reason.DEFINITION_RETIRED if missing.is_retired else Reason.DEFINITION_NOT_FOUND
+        reason = Reason.DEFINITION_RETIRED if missing.retired else Reason.DEFINITION_NOT_FOUND
         yield Wait(reason, missing.message)
     yield from snapshot.holds
 
@@ -123,6 +123,7 @@ def stay(snapshot: Snapshot, reasons: tuple[Wait, ...], now: datetime) -> Decisi
         reason=first.reason,
         message=first.message,
         dependencies=dependencies.seen(snapshot),
+        definition=definitions.bound(snapshot),
         waiting=reasons,
         enqueued_at=_enqueued_at(snapshot, state, first, now),
     )
