@@ -98,12 +98,13 @@ class Reads:
         ref = task.spec.definition
         if ref is None:
             return
-        kind = DEFINITIONS[ref.kind]
+        kind, key, known = DEFINITIONS[ref.kind], type_of(ref, task.namespace), self._cache.definitions
+        before = known.version_of(key)
         try:
             namespace = task.namespace if kind.is_namespaced else None
-            self._cache.definitions.see(await self._cluster.get(kind, namespace, ref.name))
+            known.see(await self._cluster.get(kind, namespace, ref.name))
         except NotFound:
-            self._cache.definitions.forget(type_of(ref, task.namespace))
+            known.not_found(key, before)
 
     async def _job(self, task: Task) -> Job | None:
         try:

@@ -105,6 +105,11 @@ class Registry(Generic[T]):
         known = self._known.get(key)
         return known.what if known is not None else None
 
+    def version_of(self, key: Key) -> int | None:
+        """The resourceVersion of what is known."""
+        known = self._known.get(key)
+        return known.resource_version if known is not None else None
+
     def all(self) -> Iterator[tuple[Key, T]]:
         return ((key, known.what) for key, known in self._known.items())
 
@@ -121,9 +126,14 @@ class Registry(Generic[T]):
         """It is said to be deleted; another one of its name stays."""
         known = self._known.get(_key(obj))
         if known is not None and known.uid == parse.uid(obj):
-            self.forget(_key(obj))
+            self._forget(_key(obj))
 
-    def forget(self, key: Key) -> None:
+    def not_found(self, key: Key, version: int | None) -> None:
+        """A read found none. What was known before it is gone; what has come since may be newer than the answer."""
+        if self.version_of(key) == version:
+            self._forget(key)
+
+    def _forget(self, key: Key) -> None:
         if (known := self._known.pop(key, None)) is not None:
             self._changed(key, known.what, None)
 
@@ -132,7 +142,7 @@ class Registry(Generic[T]):
         for key, known in list(self._known.items()):
             in_scope = key[0] == kind and namespace in {None, key[1]}
             if in_scope and known.uid not in found and known.resource_version <= moment:
-                self.forget(key)
+                self._forget(key)
 
 
 def found(definition: Definition | None, ref: DefinitionRef, bound: Bound | None) -> Version | Unregistered:

@@ -328,6 +328,13 @@ MUTANTS: Final = (
         DEFINITIONS,
     ),
     Mutant(
+        "an answer that is overtaken by an event takes away a new definition",
+        "registry",
+        "if self.version_of(key) == version:",
+        "if True:",
+        DEFINITIONS,
+    ),
+    Mutant(
         "a list of intervals inherits a curve",
         "defaults",
         "replaced = DELAYS if DELAYS & own.keys() else frozenset[str]()",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from taskyard.cluster import DEFINITIONS, JOBS, TASKS
+from taskyard.cluster import DEFINITIONS, JOBS, TASKS, Kind, NotFound
 from taskyard.core import defaults, definitions, parse_spec
 from taskyard.core.actions import Ask, CreateJob, Decision, WriteStatus
 from taskyard.core.decide import decide
@@ -14,6 +14,7 @@ from taskyard.core.model import Bound, Unregistered, Version
 from taskyard.core.words import DefinitionKind, Reason, State
 from tests.unit.build import NOW, REF, job, live, retry, seconds, snapshot, task, version
 from tests.unit.contract import new_task
+from tests.unit.fake import Object
 from tests.unit.world import NAMESPACE, World
 
 TO_REPORT = {"kind": "TaskDefinition", "name": "report", "version": "v1"}
@@ -404,6 +405,51 @@ async def test_what_is_dropped_for_a_retired_version_is_kept_as_that_says() -> N
     operator.mark_all()
     await operator.settle()
     assert world.status("hello")["state"] == "Dropped", "not deleted"
+
+
+@pytest.mark.parametrize("was_known", [False, True], ids=["not known before", "deleted, and not told yet"])
+async def test_a_definition_that_comes_while_another_is_not_found_is_there(was_known: bool) -> None:
+    """Its event arrives before the answer of a read that was served earlier."""
+    world = World()
+    operator = await world.operator()
+    if was_known:
+        world.cluster.put(NAMESPACED, definition("v0"))
+        operator.is_deaf = True
+        world.cluster.remove(NAMESPACED, NAMESPACE, "report")
+        operator.is_deaf = False
+    await submit(world, TO_REPORT)
+    await operator.settle()
+    world.later(61)
+    operator.mark_all()
+    served = world.cluster.get
+
+    async def late(kind: Kind, namespace: str | None, name: str) -> Object:
+        try:
+            return await served(kind, namespace, name)
+        except NotFound:
+            world.cluster.put(NAMESPACED, definition("v1"))
+            raise
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.cluster, "get", late)
+        await operator.settle()
+    assert world.status()["state"] == "Claimed"
+
+
+async def test_a_definition_that_is_not_found_is_forgotten() -> None:
+    """Also when nobody was told of its end."""
+    world = World()
+    operator = await world.operator()
+    world.cluster.put(NAMESPACED, definition("v2"))
+    await submit(world, TO_REPORT)
+    await operator.settle()
+    operator.is_deaf = True
+    world.cluster.remove(NAMESPACED, NAMESPACE, "report")
+    world.later(61)
+    operator.mark_all()
+    await operator.settle()
+    said = "there is no TaskDefinition `report`"
+    assert (world.status("hello")["state"], world.status("hello")["message"]) == ("Dropped", said)
 
 
 async def test_an_edit_that_says_nothing_else_is_no_news_for_those_that_run() -> None:
