@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from taskyard.core import definitions, duplicates, manifest, parse, parse_spec
-from taskyard.core.choose import Key, Lane, Limits, Queue, lane_of, type_of
+from taskyard.core.choose import Key, Lane, Limits, Queue, lane_of
 from taskyard.core.model import Job, Live, Pod, Refusal, Rival, Snapshot, Task
 from taskyard.core.words import ACTIVE_STATES
 from taskyard.line import Line
@@ -110,11 +110,7 @@ class Cache:
         entry = self._entries.get(uid)
         if entry is None or entry.task is None:
             return None
-        task, ref = entry.task, entry.task.spec.definition
-        definition = None
-        if ref is not None:
-            there = self.definitions[type_of(ref, task.namespace)]
-            definition = found(there, ref, definitions.claimed_with(task.status))
+        task, definition = entry.task, found(self.definitions, entry.task)
         others = self._relations.dependencies_of(task)
         known = rivals if rivals is not None else self._relations.rivals_of(task)
         lingering = next((name for other, name in self._relations.of_key(task) if self._lingers(other)), None)

@@ -6,14 +6,13 @@ Queues and definitions are kept here too, whole: there are few of them, and a la
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from taskyard.core import definitions, parse, parse_spec
 from taskyard.core.choose import Key, type_of
-from taskyard.core.model import Bound, Task, Unregistered, Version
-from taskyard.core.spec import DefinitionRef
-from taskyard.core.words import ACTIVE_STATES
+from taskyard.core.model import Task, Unregistered, Version
+from taskyard.core.words import ACTIVE_STATES, DefinitionKind
 
 logger = logging.getLogger(__name__)
 
@@ -145,11 +144,19 @@ class Registry(Generic[T]):
                 self._forget(key)
 
 
-def found(definition: Definition | None, ref: DefinitionRef, bound: Bound | None) -> Version | Unregistered:
-    """What a reference leads to, for a Task that was claimed with that, if it was."""
-    if definition is not None and definition.versions is None:
+def found(there: Registry[Definition], task: Task) -> Version | Unregistered | None:
+    """What a Task's `definitionRef` leads to, if it has one."""
+    ref = task.spec.definition
+    if ref is None:
+        return None
+    definition = there[type_of(ref, task.namespace)]
+    if definition is None:
+        others = (kind for kind in DefinitionKind if kind is not ref.kind)
+        namesakes = (kind for kind in others if there[type_of(replace(ref, kind=kind), task.namespace)])
+        return definitions.missing(ref, next(namesakes, None))
+    if definition.versions is None:
         return Unregistered(f"the {ref.kind} `{ref.name}` cannot be read")
-    return definitions.found(ref, definition.versions if definition is not None else None, bound)
+    return definitions.found(ref, definition.versions, definitions.claimed_with(task.status))
 
 
 def read_definition(obj: parse.Json) -> Definition:

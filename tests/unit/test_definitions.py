@@ -64,7 +64,6 @@ def test_what_a_task_does_not_say_its_definition_does(own: Any, inherited: Any, 
 @pytest.mark.parametrize(
     ("versions", "bound", "expected"),
     [
-        pytest.param(None, None, "there is no TaskDefinition `report`", id="no such definition"),
         pytest.param(
             {"v2": version(version="v2"), "v3": version(version="v3")},
             None,
@@ -88,7 +87,7 @@ def test_what_a_task_does_not_say_its_definition_does(own: Any, inherited: Any, 
     ],
 )
 def test_what_a_reference_leads_to(
-    versions: dict[str, Version] | None, bound: Bound | None, expected: str | None
+    versions: dict[str, Version], bound: Bound | None, expected: str | None
 ) -> None:
     found = definitions.found(REF, versions, bound)
     assert (found.message if isinstance(found, Unregistered) else None) == expected
@@ -278,6 +277,24 @@ async def test_a_cluster_wide_definition_serves_all_namespaces() -> None:
     await submit(world, {"kind": "ClusterTaskDefinition", "name": "report", "version": "v1"})
     await operator.settle()
     assert world.status()["state"] == "Claimed"
+
+
+async def test_a_name_of_the_other_kind_is_told_of() -> None:
+    """`kind` is TaskDefinition where a reference does not say."""
+    world = World()
+    operator = await world.operator()
+    await submit(world, TO_REPORT)
+    await operator.settle()
+    assert world.status()["message"] == "there is no TaskDefinition `report`"
+    world.cluster.put(CLUSTER_WIDE, definition("v1", kind="ClusterTaskDefinition"))
+    world.later(61)
+    operator.mark_all()
+    await operator.settle()
+    assert (world.status()["state"], world.status()["message"]) == (
+        "Dropped",
+        "there is no TaskDefinition `report`; there is a ClusterTaskDefinition of that name,"
+        " for which `definitionRef.kind` must be `ClusterTaskDefinition`",
+    )
 
 
 async def test_a_retry_whose_version_was_deleted_is_dropped() -> None:

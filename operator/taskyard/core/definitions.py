@@ -6,14 +6,19 @@ from dataclasses import replace
 from taskyard.core import parse_spec
 from taskyard.core.model import Bound, Snapshot, Status, Task, Unregistered, Version
 from taskyard.core.spec import DefinitionRef
+from taskyard.core.words import DefinitionKind
 
 
-def found(
-    ref: DefinitionRef, versions: Mapping[str, Version] | None, bound: Bound | None
-) -> Version | Unregistered:
+def missing(ref: DefinitionRef, namesake: DefinitionKind | None) -> Unregistered:
+    """What is said of a name that nothing has; `namesake`: the kind of a definition that could have been meant."""
+    said = f"there is no {ref.kind} `{ref.name}`"
+    if namesake is not None:
+        said += f"; there is a {namesake} of that name, for which `definitionRef.kind` must be `{namesake}`"
+    return Unregistered(said)
+
+
+def found(ref: DefinitionRef, versions: Mapping[str, Version], bound: Bound | None) -> Version | Unregistered:
     """What a reference leads to. What a Task was claimed with holds for all its runs: it must say the same still."""
-    if versions is None:
-        return Unregistered(f"there is no {ref.kind} `{ref.name}`")
     named = f"version `{ref.version}` of the {ref.kind} `{ref.name}`"
     if ref.version not in versions:
         there = ", ".join(_offered(each) for each in versions.values())
