@@ -308,18 +308,29 @@ def is_good(kubectl: Kubectl, token: str) -> bool:
     return bool(answer["status"].get("authenticated", False))
 
 
+def claims_of(token: str) -> JSON:
+    """What a token says of itself."""
+    coded = token.split(".")[1]
+    claims: JSON = json.loads(base64.urlsafe_b64decode(coded + "=" * (-len(coded) % 4)))
+    return claims
+
+
 def test_t10a_credentials_are_given_to_those_that_ask_short_lived_and_bound_to_the_pod(
     kubectl: Kubectl, account: str
 ) -> None:
     tell = f'[ -e {TOKEN} ] && printf \'{{"ok": "%s"}}\' "$(cat {TOKEN})" > "$TASKYARD_RESULT_PATH"; exit 0'
     with_account = task("asks", tell)
     with_account["spec"]["template"]["spec"]["serviceAccountName"] = account
-    kubectl.create(with_account, task("does-not", tell))
+    in_words = task("asks-in-words", tell)
+    in_words["spec"]["template"]["spec"]["automountServiceAccountToken"] = True
+    kubectl.create(with_account, in_words, task("does-not", tell))
     found = kubectl.finished()
     assert "result" not in found["does-not"], "no token unless one is asked for"
+    of_default = claims_of(found["asks-in-words"]["result"]["ok"])["kubernetes.io"]
+    assert of_default["serviceaccount"]["name"] == "default"
+    assert of_default["pod"]["name"] == found["asks-in-words"]["runs"][0]["pod"]
     token, pod = found["asks"]["result"]["ok"], found["asks"]["runs"][0]["pod"]
-    coded = token.split(".")[1]
-    claims = json.loads(base64.urlsafe_b64decode(coded + "=" * (-len(coded) % 4)))
+    claims = claims_of(token)
     assert claims["kubernetes.io"]["pod"]["name"] == pod
     assert claims["kubernetes.io"]["serviceaccount"]["name"] == account
     assert claims["kubernetes.io"]["warnafter"] - claims["iat"] <= 3607, "renewed every hour"

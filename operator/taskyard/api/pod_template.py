@@ -40,8 +40,8 @@ DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 ABOUT_TEMPLATES = (
     "What to run: a pod template, as in a Job. `kubectl explain pod.spec` describes its fields."
-    " `restartPolicy` is `Never`, the grace period 5 s where none is set, and no token is mounted unless"
-    " `serviceAccountName` is set."
+    " `restartPolicy` is `Never`, the grace period 5 s where none is set, and no API token is mounted unless a service"
+    " account is named, or `automountServiceAccountToken` is true."
 )
 
 POD_RULES = [
