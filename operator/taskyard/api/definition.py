@@ -50,7 +50,8 @@ class DefinitionSpec(Model):
 
     versions: Versions = Field(
         description="Every version that a Task may name. A version never changes once it is written; others may be"
-        " added, and any may be taken away."
+        " added, and any may be taken away. One that is added under the name of one that was taken away is another:"
+        " tasks that were claimed with the first do not run it, those that still wait do."
     )
     max_concurrent: Annotated[int, whole(0, 1_000_000)] | None = Field(
         None,
