@@ -15,12 +15,13 @@ from taskyard.core.manifest import (
     SHIELD_NAME,
 )
 from taskyard.failpoint import Write
-from tests.kube import JSON, UNTIL_TOLD, Kubectl, nowhere, of_run, task
+from tests.kube import JSON, UNTIL_TOLD, Kubectl, definition, nowhere, of_run, report, task
 
 TASK: Final = "it"
 FORGED: Final = "forged"
 FIRST: Final = "first"
 QUEUE: Final = "queue"
+DEFINITION: Final = "definition"
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,15 @@ def _release(kubectl: Kubectl) -> None:
 def _create_queue(kubectl: Kubectl) -> None:
     queue = {"apiVersion": "taskyard.dev/v1alpha1", "kind": "TaskQueue", "metadata": {"name": QUEUE}}
     kubectl.create(queue | {"spec": {"maxConcurrent": 1}})
+
+
+def _create_definition(kubectl: Kubectl) -> None:
+    kubectl.create(definition(DEFINITION, ("v1", report('{"ok": "as defined"}'))))
+
+
+def _expect_what_it_says(kubectl: Kubectl) -> None:
+    status = kubectl.status(TASK)
+    assert (status["result"]["ok"], status["definition"]["version"]) == ("as defined", "v1")
 
 
 def _create_first(kubectl: Kubectl) -> None:
@@ -187,6 +197,17 @@ DEPENDENT: Final = Scenario(
     spec={"dependencies": [FIRST], "requires": "AllResolved"},
     prepare=_create_first,
     meddle=_end_first,
+)
+DEFINED: Final = Scenario(
+    "defined",
+    "",
+    Outcome("Completed", runs=ONCE),
+    spec={
+        "template": None,
+        "definitionRef": {"kind": "TaskDefinition", "name": DEFINITION, "version": "v1"},
+    },
+    prepare=_create_definition,
+    verify=_expect_what_it_says,
 )
 QUEUED: Final = Scenario(
     "queued",

@@ -58,6 +58,11 @@ def abandoned(point: str, may_lose: str | None = None) -> Row:
     return Row(scenarios.ABANDONED, lives, may_lose)
 
 
+def resumed(scenario: Scenario, point: str) -> Row:
+    """Killed there, and started again."""
+    return Row(scenario, ((FIRST, point), (FIRST, None)))
+
+
 ROWS: Final = (
     *killed(scenarios.SUCCESS, Write.LEASE),
     *killed(scenarios.HELD, Write.NOTE),
@@ -80,6 +85,7 @@ ROWS: Final = (
     abandoned("after:placeholder"),
     abandoned("before:requeue"),
     abandoned("after:requeue", may_lose="ClaimGivenBack"),
+    resumed(scenarios.DEFINED, "after:claim"),
     replaced(scenarios.SUCCESS, "before:claim"),
     replaced(scenarios.DEPENDENT, "before:claim"),
     replaced(scenarios.SUCCESS, "after:create-job"),

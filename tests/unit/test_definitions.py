@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from taskyard.cluster import DEFINITIONS, JOBS, TASKS, Kind, NotFound
 from taskyard.core import defaults, definitions, parse_spec
@@ -17,6 +19,7 @@ from tests.unit.contract import new_task
 from tests.unit.fake import Object
 from tests.unit.world import NAMESPACE, World
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 TO_REPORT = {"kind": "TaskDefinition", "name": "report", "version": "v1"}
 NAMESPACED = DEFINITIONS[DefinitionKind.TASK_DEFINITION]
 CLUSTER_WIDE = DEFINITIONS[DefinitionKind.CLUSTER_TASK_DEFINITION]
@@ -257,6 +260,26 @@ async def test_a_task_runs_what_its_definition_says_once_that_arrives() -> None:
     assert (known.spec.timeout, known.spec.retry.limit) == (seconds(60), 3), (
         "whatever becomes of the definition"
     )
+
+
+@pytest.mark.parametrize(("name", "state", "retries"), [("blue", "Claimed", 1), ("green", "Failed", 0)])
+async def test_what_a_task_of_the_example_overrides_counts(name: str, state: str, retries: int) -> None:
+    """Both tasks of examples/definition.yaml inherit two retries, and one wants none; on the cluster none fails."""
+    world = World()
+    operator = await world.operator()
+    shipped, *_, blue, green = yaml.safe_load_all((EXAMPLES / "definition.yaml").read_text())
+    world.cluster.put(CLUSTER_WIDE, shipped | {"metadata": {"name": "greeting", "uid": "uid-of-greeting"}})
+    [chosen] = [each for each in (blue, green) if each["metadata"]["name"] == name]
+    await submit(world, chosen["spec"]["definitionRef"], **chosen["spec"])
+    await operator.settle()
+    [made] = world.cluster.all(JOBS)
+    assert made["spec"]["template"]["spec"]["activeDeadlineSeconds"] == 600 + 60 + 60, "both have its timeout"
+    world.make_pods()
+    world.pod_runs()
+    await operator.settle()
+    world.pod_ends(1)
+    await operator.settle()
+    assert (world.status()["state"], world.status()["retryCount"]) == (state, retries)
 
 
 async def test_what_only_a_launch_needs_is_not_kept_for_a_definition_that_may_come() -> None:
