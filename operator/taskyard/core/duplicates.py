@@ -7,9 +7,13 @@ first goes.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from taskyard.core.model import Error, Rival, Snapshot, Task, Wait
 from taskyard.core.words import ACTIVE_STATES, ErrorCode, OnDuplicate, Reason, State
+
+HAS_THE_KEY: Final = frozenset({State.COMPLETED, State.RUNNING})
+"""Who is in such a state is not given back any more."""
 
 
 def as_rival(task: Task) -> Rival:
@@ -50,10 +54,12 @@ def of(snapshot: Snapshot) -> Error | None:
     """Why this task is one too many: one of its key has run, runs, or is to run before it."""
     if snapshot.task.spec.on_duplicate is not OnDuplicate.SKIP:
         return None
-    for each in snapshot.rivals:
-        if said := _is_the_one(each, snapshot.task):
-            return Error(ErrorCode.DUPLICATE, f"`{each.name}` has the same `idempotencyKey`, and {said}")
-    return None
+    said = {each: why for each in snapshot.rivals if (why := _is_the_one(each, snapshot.task)) is not None}
+    if not said:
+        return None
+    # One that only came first may be dropped in its turn: whoever runs, or has, is the one to name.
+    one = min(said, key=lambda each: (each.state not in HAS_THE_KEY, _order(each)))
+    return Error(ErrorCode.DUPLICATE, f"`{one.name}` has the same `idempotencyKey`, and {said[one]}")
 
 
 def holds(snapshot: Snapshot) -> Iterator[Wait]:

@@ -103,7 +103,8 @@ def take_name(snapshot: Snapshot, now: datetime, clock: datetime | None) -> Deci
     if snapshot.task.spec.idempotency_key is not None:
         if not snapshot.has_seen_rivals:
             return Decision(Ask(rivals=True))
-        if duplicates.contender(snapshot) is not None:
+        # One may have run, from its claim to its end, while nobody told this operator.
+        if duplicates.contender(snapshot) is not None or duplicates.of(snapshot) is not None:
             return give_back(snapshot)
     if snapshot.task.spec.on_shutdown is OnShutdown.CONTINUE and not snapshot.is_shielded:
         return Decision(Shield())
@@ -129,7 +130,7 @@ def unclaimed(snapshot: Snapshot, now: datetime) -> Status:
         if isinstance(definition, Unregistered):
             return outcome.unclaimed(task, definition.message, now)
         if task.spec.idempotency_key is not None:
-            said = "another task with the same `idempotencyKey` was claimed at the same time"
+            said = "another task with the same `idempotencyKey` was claimed at the same time, or before"
             return outcome.unclaimed(task, said, now)
         if definition is not None:
             return outcome.unclaimed(task, "its definition was not there for a moment", now)
