@@ -53,8 +53,17 @@ def of_claim(snapshot: Snapshot, now: datetime) -> Decision | None:
         return say.acknowledge(snapshot, wake_at)
     if kueue.holds(task, live.job):
         return held(snapshot, live.job, wake_at)
-    silent = f"the Job `{live.job.name}` has made no pod so far; `kubectl describe job` shows its events"
-    return say.explain(snapshot, Reason.NO_POD, live.complaint or silent, wake_at)
+    return no_pod(snapshot, live.job, wake_at)
+
+
+def no_pod(snapshot: Snapshot, job: Job, wake_at: datetime | None) -> Decision:
+    """There is a Job, and it makes no pod; its controller may have said why."""
+    complaint = snapshot.live.complaint if snapshot.live is not None else None
+    if complaint is None:
+        silent = f"the Job `{job.name}` has made no pod so far; `kubectl describe job` shows its events"
+        return say.explain(snapshot, Reason.NO_POD, silent, wake_at)
+    reason = Reason.QUOTA_EXCEEDED if stopping.QUOTA in complaint else Reason.POD_DENIED
+    return say.explain(snapshot, reason, complaint, wake_at)
 
 
 def held(snapshot: Snapshot, job: Job, wake_at: datetime | None) -> Decision:
