@@ -10,14 +10,16 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from taskyard.core import definitions, duplicates, manifest, parse, parse_spec
 from taskyard.core.choose import Key, Lane, Limits, Queue, lane_of
 from taskyard.core.model import Job, Live, Pod, Refusal, Rival, Snapshot, Task
-from taskyard.core.words import ACTIVE_STATES
+from taskyard.core.words import ACTIVE_STATES, State
 from taskyard.line import Line
 from taskyard.registry import Definition, Registry, found, read_definition
 from taskyard.relations import Relations
+from taskyard.rivals import Rivals
 from taskyard.tally import Tally
 
 
@@ -62,11 +64,26 @@ class Dirty:
         self._arrived.set()
 
 
+LATE_PODS: Final = timedelta(seconds=5)
+"""What the garbage collector takes, with time to spare, to delete the Job of a Task that is gone."""
+
+
 def _counts(pod: Pod, task: Task | None) -> bool:
     """Whether a pod is worth remembering: while it lives, and after that as evidence of a run that has no verdict."""
     if pod.is_alive:
         return True
     return task is not None and not task.status.state.is_terminal and pod.attempt >= task.status.attempt
+
+
+def _is_of(pod: Pod, task: Task | None) -> bool:
+    """Whether a pod with the label of a Task is that one's: a label can be put on any pod by anybody.
+
+    One of another namespace is not. Of a Task that nobody knows, one is that its Job has made; with a Job that is not
+    there for a controller, no pod stays.
+    """
+    if task is not None:
+        return pod.namespace == task.namespace
+    return pod.owner is not None and manifest.may_be_job_name(pod.owner, pod.task_uid, pod.attempt)
 
 
 @dataclass(slots=True)
@@ -77,6 +94,16 @@ class _Entry:
     refusal: Refusal | None = None
     looked_at: datetime | None = None
     vanished: bool = False
+    launches_until: datetime | None = None
+    """Of a claim whose Task is gone: until then its Job may make a pod, or have made one that nobody has told of."""
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a pod of it may be."""
+        return self.launches_until is not None or any(pod.is_alive for pod in self.own_pods())
+
+    def own_pods(self) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.pods if _is_of(pod, self.task))
 
 
 class Cache:
@@ -86,6 +113,7 @@ class Cache:
         self.dirty = Dirty()
         self._entries: dict[str, _Entry] = {}
         self._relations = Relations(self.task, self.dirty.mark)
+        self._rivals = Rivals(self.dirty.mark)
         self.line = Line(self.dirty.mark)
         self.tally = Tally()
         self.definitions = Registry(read_definition, self._definition_changed)
@@ -112,14 +140,13 @@ class Cache:
             return None
         task, definition = entry.task, found(self.definitions, entry.task)
         others = self._relations.dependencies_of(task)
-        known = rivals if rivals is not None else self._relations.rivals_of(task)
-        lingering = next((name for other, name in self._relations.of_key(task) if self._lingers(other)), None)
+        known = rivals if rivals is not None else self._rivals.of(task)
         if known:
             task = replace(task, replaced_by=duplicates.replaced_by(task, known))
         return Snapshot(
             task=definitions.applied(task, definition),
             rivals=known,
-            lingering=lingering,
+            lingering=self._rivals.lingering(task),
             has_seen_rivals=rivals is not None,
             claimer=claimer,
             definition=definition,
@@ -131,8 +158,7 @@ class Cache:
             acting_since=acting_since,
             is_shielded=is_shielded,
             shield_limit=shield_limit,
-            # A label can be put on any pod by anybody; one of another namespace is not this Task's.
-            pods=tuple(pod for pod in entry.pods if pod.namespace == entry.task.namespace),
+            pods=entry.own_pods(),
             job=entry.job,
             refusal=entry.refusal,
             looked_at=entry.looked_at,
@@ -143,13 +169,6 @@ class Cache:
     def named(self, namespace: str, name: str) -> Task | None:
         """The Task that has this name now."""
         return self._relations.named(namespace, name)
-
-    def _lingers(self, uid: str) -> bool:
-        """Whether a Task is resolved or gone, and a pod of it may be at work."""
-        entry = self._entries.get(uid)
-        if entry is None or not any(pod.is_alive for pod in entry.pods):
-            return False
-        return entry.task is None or entry.task.status.state.is_terminal
 
     def tasks(self) -> Iterator[Task]:
         return (entry.task for entry in self._entries.values() if entry.task is not None)
@@ -170,9 +189,10 @@ class Cache:
             return
         task = parse.task(obj)
         entry = self._entries.setdefault(uid, _Entry())
-        entry.task = task
+        entry.task, entry.launches_until = task, None
         self.tally.see(before, task)
         self._relations.see(before, task)
+        self._rivals.see(task)
         if before is not None and before.status.attempt != task.status.attempt:
             entry.job = entry.refusal = entry.looked_at = None
             entry.pods = tuple(pod for pod in entry.pods if _counts(pod, task))
@@ -200,7 +220,8 @@ class Cache:
         queues = {(of, name): queue for (_, of, name), queue in self.queues.all()}
         self._limit(replace(self.line.limits, queues=queues))
         for task in self.tasks():
-            if [task.namespace, task.spec.queue] == name and not task.status.state.is_terminal:
+            has_slot = self.line.lane_of(task.uid) is not None
+            if [task.namespace, task.spec.queue] == name and (has_slot or not task.status.state.is_terminal):
                 self._count(task.uid)
                 self.dirty.mark(task.uid)
 
@@ -220,18 +241,22 @@ class Cache:
         self.line.limit(limits, ((lane, at) for lane, at in claimed if at is not None))
 
     def _count(self, uid: str) -> None:
-        """What is at work has a slot: if its Task is resolved, the one it had; if that is gone, what its pod says."""
+        """What is at work has a slot, whatever became of its Task: if that is gone, the one it had, or what its pod
+        says."""
         entry = self._entries.get(uid)
-        task = entry.task if entry is not None else None
-        alive = [pod for pod in entry.pods if pod.is_alive] if entry is not None else []
-        is_open = task is not None and not task.status.state.is_terminal
-        if task is not None and is_open and (alive or task.status.state in ACTIVE_STATES):
+        task, is_at_work = (entry.task, entry.is_at_work) if entry is not None else (None, False)
+        if task is not None and (is_at_work or task.status.state in ACTIVE_STATES):
             self.line.take(uid, lane_of(task, self.line.limits))
-        elif alive:
-            lane = Lane(alive[0].namespace, alive[0].queue)
-            self.line.take(uid, self.line.lane_of(uid) or lane)
+        elif entry is not None and is_at_work:
+            of_pods = (Lane(pod.namespace, pod.queue) for pod in entry.own_pods() if pod.is_alive)
+            if (lane := self.line.lane_of(uid) or next(of_pods, None)) is not None:
+                self.line.take(uid, lane)
         else:
             self.line.free(uid)
+        if not is_at_work or (task is not None and task.status.state in ACTIVE_STATES):
+            self._rivals.rest(uid)
+        elif task is not None:
+            self._rivals.linger(task)
 
     def miss_task(self, uid: str) -> None:
         """A hint that a Task is deleted: to be confirmed by a live look."""
@@ -240,17 +265,37 @@ class Cache:
             entry.vanished = True
             self.dirty.mark(uid)
 
-    def forget_task(self, uid: str) -> None:
-        """A live read found no such Task. Pods that run on keep their entry, until they are gone too."""
+    def forget_task(self, uid: str, now: datetime) -> None:
+        """A live read found no such Task. What of it may be at work keeps its entry, until that is gone too."""
         entry = self._entries.get(uid)
-        if entry is not None:
-            if entry.task is not None:
-                self._relations.forget(entry.task)
-                self.tally.see(entry.task, None)
-            self._entries[uid] = _Entry(pods=tuple(pod for pod in entry.pods if pod.is_alive))
-            self._drop_if_empty(uid)
-            self.line.leave(uid)
-            self._count(uid)
+        if entry is None:
+            return
+        left = _Entry(
+            pods=tuple(pod for pod in entry.pods if pod.is_alive), launches_until=entry.launches_until
+        )
+        self._entries[uid] = left
+        if entry.task is not None:
+            if entry.task.status.state is State.CLAIMED and not entry.own_pods():
+                left.launches_until = now + LATE_PODS
+                self.dirty.mark(uid)
+            self._relations.forget(entry.task)
+            self._rivals.forget(entry.task)
+            if left.is_at_work:
+                self._rivals.linger(entry.task)
+            self.tally.see(entry.task, None)
+        self.line.leave(uid)
+        self._drop_if_empty(uid)
+        self._count(uid)
+
+    def rest_at(self, uid: str, now: datetime) -> datetime | None:
+        """Until when a Task that is gone has a slot without a pod; if that time has come, it has none any more."""
+        entry = self._entries.get(uid)
+        if entry is None or entry.launches_until is None or now < entry.launches_until:
+            return entry.launches_until if entry is not None else None
+        entry.launches_until = None
+        self._drop_if_empty(uid)
+        self._count(uid)
+        return None
 
     def see_pod(self, obj: parse.Json) -> None:
         """A pod as the API server had it at some moment; ignored if a later moment is known."""
@@ -310,8 +355,6 @@ class Cache:
         before = entry.pods
         others = tuple(known for known in entry.pods if known.uid != pod.uid)
         entry.pods = (*others, pod) if _counts(pod, entry.task) else others
-        if entry.pods != before:
-            self._relations.pods_changed(pod.task_uid)
         self._drop_if_empty(pod.task_uid)
         if entry.pods != before:
             self._count(pod.task_uid)
@@ -319,6 +362,5 @@ class Cache:
 
     def _drop_if_empty(self, uid: str) -> None:
         entry = self._entries[uid]
-        if entry.task is None and not entry.pods:
+        if entry.task is None and not entry.pods and entry.launches_until is None:
             del self._entries[uid]
-            self._relations.forget_key(uid)

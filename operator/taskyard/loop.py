@@ -198,7 +198,7 @@ class Loop:
             shield_limit=self._shield_limit,
         )
         if snapshot is None:
-            self._clock.set(uid, None)
+            self._set_clock(uid, self._cache.rest_at(uid, self._now()))
             self._writes.forget(uid)
             self._conflicts.pop(uid, None)
             return None

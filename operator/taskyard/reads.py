@@ -89,8 +89,9 @@ class Reads:
         async for page in self._cluster.pages(TASKS, task.namespace, fields=f"spec.idempotencyKey={key}"):
             for obj in page.items:
                 self._cache.see_task(obj)
-                if (rival := duplicates.as_rival(parse.task(obj))).uid != task.uid:
-                    found.append(rival)
+                other = self._cache.task(parse.uid(obj))
+                if other is not None and other.uid != task.uid:
+                    found.append(duplicates.as_rival(other))
         return tuple(found)
 
     async def definition(self, task: Task) -> None:
@@ -122,7 +123,7 @@ class Reads:
             found = None
         if found is None or parse.uid(found) != task.uid:
             logger.info("task is gone", extra=fields(task))
-            self._cache.forget_task(task.uid)
+            self._cache.forget_task(task.uid, self._now())
             return None
         self._cache.see_task(found)
         self._cache.found_task(task.uid)

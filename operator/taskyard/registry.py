@@ -19,19 +19,12 @@ logger = logging.getLogger(__name__)
 TASK = "Task"
 
 QUEUE = "TaskQueue"
-IDEMPOTENCY_KEY = "idempotencyKey"
 
 T = TypeVar("T")
 
 
 def key_of_task(namespace: str, name: str) -> Key:
     return TASK, namespace, name
-
-
-def key_of_rivals(task: Task) -> Key | None:
-    """What all with its `idempotencyKey` listen to."""
-    key = task.spec.idempotency_key
-    return (IDEMPOTENCY_KEY, task.namespace, key) if key is not None else None
 
 
 def listens_to(task: Task) -> frozenset[Key]:
@@ -42,8 +35,6 @@ def listens_to(task: Task) -> frozenset[Key]:
     waits = state not in ACTIVE_STATES and not spec.release
     names = spec.dependencies if waits else ()
     keys = {key_of_task(task.namespace, name) for name in names if name != task.name}
-    if (rivals := key_of_rivals(task)) is not None:
-        keys.add(rivals)
     if spec.definition is not None:
         keys.add(type_of(spec.definition, task.namespace))
     return frozenset(keys)

@@ -4,15 +4,14 @@ It is told of every Task that enters the cache, and knows names, ends and circle
 to those that wait is said in `core.dependencies`.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from taskyard.core import dependencies, duplicates
+from taskyard.core import dependencies
 from taskyard.core.choose import Key
-from taskyard.core.model import Dependency, Rival, Task
-from taskyard.registry import Listeners, key_of_rivals, key_of_task, listens_to, tasks_of
+from taskyard.core.model import Dependency, Task
+from taskyard.registry import Listeners, key_of_task, listens_to, tasks_of
 
 _Circle = tuple[tuple[str, str], ...]
 """Names and uids, each waiting for the next, the last one the first."""
@@ -36,10 +35,6 @@ class Relations:
         """Of the Task that has a name now."""
         self._listeners = Listeners()
         self._ended: dict[Key, _Ended] = {}
-        self._keyed = defaultdict[Key, set[str]](set)
-        """Tasks by their `idempotencyKey`, resolved ones too, and those that are gone while they have pods."""
-        self._gone: dict[str, tuple[Key, str]] = {}
-        """Of these, the key and the name."""
         self._circles: dict[str, _Circle] = {}
         """For each Task of a circle that was found: when the first of them is resolved, nobody finds it any more."""
         self._unsearched: set[str] = set()
@@ -60,10 +55,6 @@ class Relations:
         listens = listens_to(task)
         if listened or listens:
             self._listen(task, listened, listens)
-        if (key := key_of_rivals(task)) is not None:
-            self._keyed[key].add(task.uid)
-            if before is None or duplicates.as_rival(before) != duplicates.as_rival(task):
-                self.tell(key)
         if listens and _has_begun_to_wait(before, task, listens - listened):
             self._unsearched.add(task.uid)
         if task.status.state.is_terminal:
@@ -85,9 +76,6 @@ class Relations:
         self._listen(task, listens_to(task), frozenset())
         self._unsearched.discard(task.uid)
         self._circles.pop(task.uid, None)
-        if (key := key_of_rivals(task)) is not None:
-            self._gone[task.uid] = key, task.name
-            self.tell(key)
         if self._uids.get((task.namespace, task.name)) == task.uid:
             del self._uids[task.namespace, task.name]
             self._keep_end(task)
@@ -99,43 +87,6 @@ class Relations:
             return ()
         found = (self._dependency(task, name) for name in task.spec.dependencies)
         return tuple(each for each in found if each is not None)
-
-    def forget_key(self, uid: str) -> None:
-        """Nothing is left of it, no pod either."""
-        if uid not in self._gone:
-            return
-        key, _ = self._gone.pop(uid)
-        self._keyed[key].discard(uid)
-        if not self._keyed[key]:
-            del self._keyed[key]
-        self.tell(key)
-
-    def pods_changed(self, uid: str) -> None:
-        """Who waits for the pod of one that is resolved or gone is told."""
-        task = self._task_of(uid)
-        if uid in self._gone:
-            self.tell(self._gone[uid][0])
-        elif task is not None and task.status.state.is_terminal and (key := key_of_rivals(task)) is not None:
-            self.tell(key)
-
-    def of_key(self, task: Task) -> Iterator[tuple[str, str]]:
-        """The uids and names of others with its `idempotencyKey`, resolved and gone ones too."""
-        for uid in self._of_key(task):
-            other = self._task_of(uid)
-            if other is not None or uid in self._gone:
-                yield uid, other.name if other is not None else self._gone[uid][1]
-
-    def rivals_of(self, task: Task) -> tuple[Rival, ...]:
-        """Others with its `idempotencyKey`."""
-        others = (self._task_of(uid) for uid in self._of_key(task))
-        return tuple(duplicates.as_rival(each) for each in others if each is not None)
-
-    def _of_key(self, task: Task) -> Iterator[str]:
-        """The uids of others with its key; one that is resolved asks for none."""
-        key = key_of_rivals(task)
-        if key is None or task.status.state.is_terminal:
-            return iter(())
-        return (uid for uid in self._keyed.get(key, ()) if uid != task.uid)
 
     def is_awaited(self, task: Task) -> bool:
         """Whether somebody waits for this Task, and has not put its end on record yet."""

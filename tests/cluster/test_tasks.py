@@ -137,7 +137,7 @@ def no_such_rights(manifest: JSON) -> None:
         pytest.param(no_such_image, "ImagePull", "no-such-image", id="an image that cannot be pulled"),
         pytest.param(no_such_node, "Unschedulable", "didn't match", id="a node that does not exist"),
         pytest.param(
-            no_such_rights, "NoPod", "violates PodSecurity", id="a pod that the namespace does not allow"
+            no_such_rights, "PodDenied", "violates PodSecurity", id="a pod that the namespace does not allow"
         ),
     ],
 )

@@ -163,5 +163,5 @@ def version(**changes: Any) -> Version:
     return Version(**{**offered, **changes})
 
 
-def live(found: Job | None = None) -> Live:
-    return Live(job=found)
+def live(found: Job | None = None, complaint: str | None = None) -> Live:
+    return Live(job=found, complaint=complaint)

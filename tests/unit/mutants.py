@@ -10,6 +10,10 @@ FOUND: Final = "found_by_simulation"
 DEPENDENCIES: Final = "dependencies"
 DEFINITIONS: Final = "definitions"
 RELATIONS: Final = "relations"
+RIVALS: Final = "rivals"
+SLOTS: Final = "slots"
+DUPLICATES: Final = "duplicates"
+KUEUE: Final = "kueue"
 
 
 @dataclass(frozen=True)
@@ -277,6 +281,55 @@ MUTANTS: Final = (
         "return task.status.state.is_terminal and bool(self._owed(task))",
         "return False",
         RELATIONS,
+    ),
+    Mutant(
+        "who waits first under a key is not told that he does",
+        "rivals",
+        "            self._mark(group.first)",
+        "            pass",
+        RIVALS,
+    ),
+    Mutant(
+        "those at work are not told that another takes their place",
+        "rivals",
+        "for uid in group.at_work:",
+        "for uid in ():",
+        RIVALS,
+    ),
+    Mutant(
+        "a claim does not give way to one that has completed meanwhile",
+        "launch",
+        "if duplicates.contender(snapshot) is not None or duplicates.of(snapshot) is not None:",
+        "if duplicates.contender(snapshot) is not None:",
+        DUPLICATES,
+    ),
+    Mutant(
+        "a pod of another namespace has a slot",
+        "cache",
+        "return pod.namespace == task.namespace",
+        "return True",
+        SLOTS,
+    ),
+    Mutant(
+        "a claim that is deleted gives its slot away while its Job may make a pod",
+        "cache",
+        "left.launches_until = now + LATE_PODS",
+        "left.launches_until = None",
+        SLOTS,
+    ),
+    Mutant(
+        "nobody knows of which tenant a pod is that has outlived its task",
+        "clocks",
+        "completed_at is not None and completed_at >= until",
+        "completed_at is not None and completed_at < until",
+        SLOTS,
+    ),
+    Mutant(
+        "what Kueue takes back before its start is lost",
+        "decide",
+        "if evidence.has_started or task.status.recorded_run is not None:\n        return verdict.Lost(evidence, kueue",
+        "if True:\n        return verdict.Lost(evidence, kueue",
+        KUEUE,
     ),
     Mutant(
         "a suspended task is resolved by its dependencies",

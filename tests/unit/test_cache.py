@@ -8,6 +8,7 @@ import pytest
 from taskyard.cache import Cache, Dirty
 from taskyard.core import manifest, parse
 from taskyard.core.model import Snapshot
+from tests.unit.build import NOW
 from tests.unit.test_parse import POD, TASK, merged
 
 JOB_NAME = manifest.job_name(parse.task(merged(TASK, {"status": {"attempt": 1}})))
@@ -128,7 +129,7 @@ def test_a_deletion_is_only_a_hint() -> None:
 def test_a_forgotten_task_leaves_nothing_but_its_living_pods() -> None:
     cache = cache_with(task(1, state="Running"))
     cache.see_pod(pod(2))
-    cache.forget_task("task-uid")
+    cache.forget_task("task-uid", NOW)
     assert list(cache.tasks()) == []
     [orphan] = cache.pods()
     cache.miss_pod(orphan)

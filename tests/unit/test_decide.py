@@ -62,6 +62,8 @@ from tests.unit.build import (
 
 PENDING, CLAIM, RUN = State.PENDING, State.CLAIMED, State.RUNNING
 RECORDED = task(RUN, runs=(Run(0, 1, RUN, pod="hello-1-abcde"),))
+OVER_QUOTA = live(job(), 'pods "a" is forbidden: exceeded quota: q')
+DENIED = live(job(), 'pods "a" is forbidden: violates PodSecurity')
 NO_NODE = Hindrance(Reason.UNSCHEDULABLE, "0/2 nodes")
 BACK_OFF = Hindrance(Reason.IMAGE_PULL, "Back-off pulling image")
 REFUSED_AT_LENGTH = Refusal(malformed=False, message="x" * 9000, at=NOW)
@@ -443,6 +445,18 @@ def test_action(situation: Snapshot, action: object) -> None:
             CLAIM,
             "NoPod",
             id="a Job that makes no pod is told of",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM, claimed_at=NOW - seconds(5)), job=job(), looked_at=NOW, live=OVER_QUOTA),
+            CLAIM,
+            "QuotaExceeded",
+            id="a pod that a quota keeps from being made is told of",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM, claimed_at=NOW - seconds(5)), job=job(), looked_at=NOW, live=DENIED),
+            CLAIM,
+            "PodDenied",
+            id="a pod that is not admitted is told of",
         ),
     ],
 )

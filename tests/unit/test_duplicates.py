@@ -20,6 +20,7 @@ from tests.unit.contract import new_task
 from tests.unit.world import NAMESPACE, World
 
 FIRST, LATER = NOW - timedelta(hours=1), NOW + timedelta(hours=1)
+A_SECOND = timedelta(seconds=1)
 
 
 def rival(state: State, submitted_at: Any = FIRST, **changes: Any) -> Rival:
@@ -57,6 +58,26 @@ def test_one_too_many_is_dropped_after_a_look(other: Rival, said: str | None) ->
     assert isinstance(action, WriteStatus)
     assert (action.status.state, action.status.reason) == (State.DROPPED, "Duplicate")
     assert action.status.message == f"`other` has the same `idempotencyKey`, and {said}"
+
+
+@pytest.mark.parametrize(
+    ("others", "one"),
+    [
+        pytest.param((rival(State.PENDING), rival(State.RUNNING, LATER, name="it")), "it", id="who runs"),
+        pytest.param(
+            (rival(State.CLAIMED), rival(State.COMPLETED, LATER, name="it")), "it", id="who has run"
+        ),
+        pytest.param(
+            (rival(State.PENDING), rival(State.PENDING, FIRST - A_SECOND, name="it")), "it", id="first"
+        ),
+    ],
+)
+def test_who_is_one_too_many_names_the_one_that_is_not(others: tuple[Rival, ...], one: str) -> None:
+    """And not another that is one too many itself."""
+    for rivals in (others, others[::-1]):
+        error = duplicates.of(snapshot(keyed(OnDuplicate.SKIP), rivals=rivals))
+        assert error is not None
+        assert error.message.startswith(f"`{one}` ")
 
 
 @pytest.mark.parametrize("policy", list(OnDuplicate))
@@ -216,6 +237,24 @@ async def test_two_operators_that_know_nothing_of_each_other_make_one_pod_at_a_t
     else:
         assert len(real_jobs(world)) == 1
         assert "Completed" in states(world, "a", "b")
+
+
+async def test_one_that_has_completed_meanwhile_is_found_between_the_claim_and_the_job() -> None:
+    """This operator's watch is behind by more than the other took from its claim to the end."""
+    world = World()
+    one, other = await world.operator("op-1"), await world.operator("op-2")
+    other.is_deaf = True
+    await submit(world, "a")
+    await one.settle()
+    await complete(world, one)
+    one.is_deaf = True
+    await submit(world, "b")
+    other.cache.see_task(world.task("b"))
+    other.is_deaf = False
+    await other.settle()
+    assert states(world, "a", "b") == ["Completed", "Dropped"]
+    assert len(real_jobs(world)) == 1
+    assert world.status("b")["message"] == "`a` has the same `idempotencyKey`, and has completed"
 
 
 async def test_one_that_has_run_is_not_dropped_for_the_sake_of_one_that_was_dropped_for_its() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from taskyard.cluster import JOBS, PODS, TASKS
 from tests.unit.contract import new_task
@@ -119,6 +122,56 @@ async def test_one_that_is_cancelled_while_kueue_holds_it_leaves_nothing_to_be_l
     )
 
 
+def without_node(pod: dict[str, Any]) -> dict[str, Any]:
+    return pod | {"spec": {key: value for key, value in pod["spec"].items() if key != "nodeName"}}
+
+
+def never_started(pod: dict[str, Any]) -> dict[str, Any]:
+    """As a kubelet says of a container that it had no time to start: it ended, with a code that is made up."""
+    ended = {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None, "finishedAt": None}
+    status = {"phase": "Failed", "containerStatuses": [{"name": "main", "state": {"terminated": ended}}]}
+    metadata = pod["metadata"] | {"deletionTimestamp": "2026-01-01T00:01:05Z"}
+    return pod | {"metadata": metadata, "status": status}
+
+
+@pytest.mark.parametrize("last_seen", [without_node, never_started])
+async def test_what_kueue_takes_back_before_it_has_started_costs_nothing_however_often(
+    last_seen: Callable[[dict[str, Any]], dict[str, Any]],
+) -> None:
+    """And its Job goes: resumed it would make a second pod."""
+    world, operator = await submitted(retry={"infrastructureLimit": 0}, startLimit=1)
+    for number in (1, 2, 3):
+        let_go(world)
+        world.make_pods()
+        [pod] = world.cluster.all(PODS)
+        await operator.settle()
+        suspend(world)
+        world.cluster.put(PODS, last_seen(pod))
+        await operator.settle()
+        world.remove_pods()
+        await operator.settle()
+        status = world.status()
+        assert (status["state"], status["reason"]) == ("Delayed", "GivenBack")
+        assert status["message"] == "its Job was suspended by Kueue before it had started"
+        assert (status["runCount"], status["lossCount"], status["startFailures"]) == (0, 0, 0)
+        assert world.jobs() == []
+        await later(world, operator, 11)
+        assert (world.status()["state"], world.status()["attempt"]) == ("Claimed", number + 1)
+
+
+async def test_what_may_have_run_unseen_when_kueue_took_it_back_was_preempted() -> None:
+    world, operator = await submitted()
+    let_go(world)
+    world.make_pods()
+    await operator.settle()
+    suspend(world)
+    world.remove_pods()
+    await operator.settle()
+    [run] = world.status()["runs"]
+    assert (run["reason"], world.status()["lossCount"]) == ("WorkerLost", 1)
+    assert run["message"] == "preempted: its Job was suspended, and some code of it may have run"
+
+
 async def test_a_preempted_run_leaves_nothing_to_be_resumed_while_its_task_waits() -> None:
     world, operator = await submitted()
     let_go(world)
@@ -149,9 +202,7 @@ async def test_a_pod_without_a_node_is_taken_back_with_its_job() -> None:
     let_go(world)
     world.make_pods()
     [pod] = world.cluster.all(PODS)
-    world.cluster.put(
-        PODS, pod | {"spec": {key: value for key, value in pod["spec"].items() if key != "nodeName"}}
-    )
+    world.cluster.put(PODS, without_node(pod))
     await operator.settle()
     world.edit_spec("hello", cancel=True)
     await operator.settle()

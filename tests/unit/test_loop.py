@@ -500,4 +500,4 @@ async def test_why_a_job_has_no_pod_is_read_from_its_events() -> None:
     world.later(6)
     operator.mark_all()
     await operator.settle()
-    assert (world.status()["reason"], world.status()["message"]) == ("NoPod", "exceeded quota: q")
+    assert (world.status()["reason"], world.status()["message"]) == ("QuotaExceeded", "exceeded quota: q")

@@ -128,7 +128,12 @@ def wants(**what: Any) -> dict[str, Any]:
             id="no pod in time, in the words of the status",
         ),
         pytest.param(
-            task(CLAIM, reason="NoPod", message="exceeded quota: q", **wants(schedule_timeout=seconds(299))),
+            task(
+                CLAIM,
+                reason="QuotaExceeded",
+                message="exceeded quota: q",
+                **wants(schedule_timeout=seconds(299)),
+            ),
             None,
             "NoCapacity",
             "no pod was made within 299 s: exceeded quota: q",

@@ -39,6 +39,12 @@ def deadline(task: Task) -> datetime | None:
     return task.spec.deadline or _later(task, task.spec.deadline_after)
 
 
+def may_have_left_a_pod(task: Task) -> bool:
+    """Whether it may be resolved and its pod alive: that is so after a deadline only, and then perhaps for long."""
+    until, completed_at = deadline(task), task.status.completed_at
+    return until is not None and completed_at is not None and completed_at >= until
+
+
 def schedule_by(task: Task, pod: Pod | None = None) -> datetime | None:
     """When a claim whose pod has no node is given back; its time, too, has lost its fraction of a second.
 

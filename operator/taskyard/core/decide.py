@@ -27,7 +27,7 @@ from taskyard.core import (
     waiting,
 )
 from taskyard.core.actions import Ask, Decision, DeleteJob, DeletePod, Look, ReadLog, Unshield
-from taskyard.core.model import Error, Pod, Run, Snapshot, Status, Task, Wait
+from taskyard.core.model import Error, Job, Pod, Run, Snapshot, Status, Task, Wait
 from taskyard.core.words import ACTIVE_STATES, ErrorCode, Reason, State, StopReason
 
 ORPHANED: Final = StopReason.LOST, "its Job was deleted and the pod left behind, an orphan"
@@ -193,7 +193,7 @@ def follow(snapshot: Snapshot, now: datetime) -> Decision:
             if snapshot.live is None:
                 return Decision(Look())
             if kueue.holds(task, snapshot.live.job):
-                ending = replace(ending, message=kueue.PREEMPTED)
+                ending = preempted(task, pod, ending.evidence)
         return resolve(snapshot, ending, now, pod)
     if any(pod.is_alive for pod in snapshot.pods):
         return outlive(snapshot, now)
@@ -204,6 +204,15 @@ def follow(snapshot: Snapshot, now: datetime) -> Decision:
     if snapshot.live is None:
         return Decision(Look())
     return close(snapshot, max(pods, key=_age, default=None), now)
+
+
+def preempted(task: Task, pod: Pod, evidence: verdict.Evidence) -> verdict.Ending:
+    """What is over because Kueue has suspended its Job: that costs nothing where no code of the user's ran."""
+    if evidence.has_started or task.status.recorded_run is not None:
+        return verdict.Lost(evidence, kueue.PREEMPTED)
+    if pod.disruption is not None:  # whoever ended it may not be who could tell
+        return verdict.Lost(evidence, kueue.PREEMPTED_UNSEEN)
+    return verdict.NotStarted(evidence, kueue.TAKEN_BACK, is_capacity=True)
 
 
 def outlive(snapshot: Snapshot, now: datetime) -> Decision:
@@ -330,11 +339,20 @@ def close(snapshot: Snapshot, last_seen: Pod | None, now: datetime) -> Decision:
         if (step := stopping.of_job(snapshot, now)) is not None:
             return say.noted(snapshot, step)
     elif job is not None and job.belongs_to(task) and not job.is_over:
-        is_preempted = kueue.holds(task, job) and task.status.recorded_run is not None
-        said = kueue.PREEMPTED if is_preempted else "the pod was gone before the run had ended"
-        return stopping.request(snapshot, (StopReason.LOST, said), now)
+        return stopping.request(snapshot, why_unfinished(task, job, last_seen), now)
     own = job if job is not None and job.belongs_to(task) else None
     return resolve(snapshot, verdict.without_pod(task, own, last_seen), now)
+
+
+def why_unfinished(task: Task, job: Job, last_seen: Pod | None) -> stopping.Why:
+    """The pod is gone, and its Job is not over: what is the reason to stop it?"""
+    if not kueue.holds(task, job):
+        return StopReason.LOST, "the pod was gone before the run had ended"
+    if task.status.recorded_run is not None:
+        return StopReason.LOST, kueue.PREEMPTED
+    if last_seen is not None and last_seen.node is None:
+        return StopReason.NO_CAPACITY, kueue.TAKEN_BACK
+    return StopReason.LOST, kueue.PREEMPTED_UNSEEN
 
 
 def resolve(snapshot: Snapshot, ending: verdict.Ending, now: datetime, pod: Pod | None = None) -> Decision:

@@ -7,9 +7,15 @@ first goes.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from taskyard.core.model import Error, Rival, Snapshot, Task, Wait
 from taskyard.core.words import ACTIVE_STATES, ErrorCode, OnDuplicate, Reason, State
+
+Order = tuple[bool, str, str]
+
+HAS_THE_KEY: Final = frozenset({State.COMPLETED, State.RUNNING})
+"""Who is in such a state is not given back any more."""
 
 
 def as_rival(task: Task) -> Rival:
@@ -30,13 +36,12 @@ def as_rival(task: Task) -> Rival:
 
 
 def replaced_by(task: Task, rivals: Iterable[Rival]) -> str | None:
-    """The name of one that came later, and takes this one's place."""
+    """The name of the last that came later, and takes this one's place."""
     if task.status.state.is_terminal:
         return None
-    return next(
-        (each.name for each in rivals if each.replaces and _is_open(each) and not _came_first(each, task)),
-        None,
-    )
+    later = (each for each in rivals if each.replaces and is_open(each) and not _came_first(each, task))
+    last = max(later, key=order, default=None)
+    return last.name if last is not None else None
 
 
 def replacement(task: Task) -> str | None:
@@ -50,19 +55,21 @@ def of(snapshot: Snapshot) -> Error | None:
     """Why this task is one too many: one of its key has run, runs, or is to run before it."""
     if snapshot.task.spec.on_duplicate is not OnDuplicate.SKIP:
         return None
-    for each in snapshot.rivals:
-        if said := _is_the_one(each, snapshot.task):
-            return Error(ErrorCode.DUPLICATE, f"`{each.name}` has the same `idempotencyKey`, and {said}")
-    return None
+    said = {each: why for each in snapshot.rivals if (why := _is_the_one(each, snapshot.task)) is not None}
+    if not said:
+        return None
+    # One that only came first may be dropped in its turn: whoever runs, or has, is the one to name.
+    one = min(said, key=lambda each: (each.state not in HAS_THE_KEY, order(each)))
+    return Error(ErrorCode.DUPLICATE, f"`{one.name}` has the same `idempotencyKey`, and {said[one]}")
 
 
 def holds(snapshot: Snapshot) -> Iterator[Wait]:
     """What has to end before this one may run: whatever is at work, and whoever came first."""
     task = snapshot.task
     ahead = [
-        each for each in snapshot.rivals if _is_at_work(each) or (_is_open(each) and _came_first(each, task))
+        each for each in snapshot.rivals if is_at_work(each) or (is_open(each) and _came_first(each, task))
     ]
-    first = min(ahead, key=lambda each: (not _is_at_work(each), _order(each)), default=None)
+    first = min(ahead, key=lambda each: (not is_at_work(each), order(each)), default=None)
     name = first.name if first is not None else snapshot.lingering
     if name is not None:
         # Which one is a matter of the moment, and no reason to write again.
@@ -74,7 +81,7 @@ def holds(snapshot: Snapshot) -> Iterator[Wait]:
 
 def contender(snapshot: Snapshot) -> Rival | None:
     """One with the same key that was claimed too."""
-    return next((each for each in snapshot.rivals if _is_at_work(each)), None)
+    return next((each for each in snapshot.rivals if is_at_work(each)), None)
 
 
 def _is_the_one(rival: Rival, task: Task) -> str | None:
@@ -86,26 +93,31 @@ def _is_the_one(rival: Rival, task: Task) -> str | None:
             return "has completed"
         case State.RUNNING:
             return "runs"
-        case _ if _is_open(rival) and _came_first(rival, task):
+        case _ if is_open(rival) and _came_first(rival, task):
             return "came first"
         case _:
             return None
 
 
-def _is_open(rival: Rival) -> bool:
+def has_completed(rival: Rival) -> bool:
+    """Whether there is no need to run any other."""
+    return rival.state is State.COMPLETED and not rival.deleting
+
+
+def is_open(rival: Rival) -> bool:
     """Whether it may still run; one that is being deleted is not claimed any more."""
-    return not rival.state.is_terminal and (_is_at_work(rival) or not rival.deleting)
+    return not rival.state.is_terminal and (is_at_work(rival) or not rival.deleting)
 
 
-def _is_at_work(rival: Rival) -> bool:
+def is_at_work(rival: Rival) -> bool:
     return rival.state in ACTIVE_STATES
 
 
 def _came_first(rival: Rival, task: Task) -> bool:
-    return _order(rival) < _order(as_rival(task))
+    return order(rival) < order(as_rival(task))
 
 
-def _order(rival: Rival) -> tuple[bool, str, str]:
+def order(rival: Rival) -> Order:
     """The same for whoever asks; within a second it is by chance. Who has run comes before who has not: otherwise one
     would be dropped for the sake of another that runs, and that one, back in its queue, for the sake of the first."""
     has_run = rival.started_at is not None

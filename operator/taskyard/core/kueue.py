@@ -1,7 +1,8 @@
 """Tasks whose Jobs wait in a queue of Kueue, too: it holds a Job suspended, and lets it go when there is quota.
 
 Such a Job is Kueue's to resume, at any time. So one that is not to run any more is deleted and not left suspended; and
-one that was suspended after its start is over: resumed, it would make a second pod.
+one that has had a pod is over when it is suspended again: resumed, it would make a second one. What had not started is
+given back then, as for want of room; the rest was preempted, and is a loss.
 """
 
 from datetime import datetime
@@ -13,6 +14,8 @@ PREFIX: Final = "kueue.x-k8s.io/"
 QUEUE_NAME: Final = f"{PREFIX}queue-name"
 
 PREEMPTED: Final = "preempted: its Job was suspended while it ran"
+PREEMPTED_UNSEEN: Final = "preempted: its Job was suspended, and some code of it may have run"
+TAKEN_BACK: Final = "its Job was suspended by Kueue before it had started"
 
 
 def labels(task: Task) -> dict[str, str]:

@@ -53,8 +53,17 @@ def of_claim(snapshot: Snapshot, now: datetime) -> Decision | None:
         return say.acknowledge(snapshot, wake_at)
     if kueue.holds(task, live.job):
         return held(snapshot, live.job, wake_at)
-    silent = f"the Job `{live.job.name}` has made no pod so far; `kubectl describe job` shows its events"
-    return say.explain(snapshot, Reason.NO_POD, live.complaint or silent, wake_at)
+    return no_pod(snapshot, live.job, wake_at)
+
+
+def no_pod(snapshot: Snapshot, job: Job, wake_at: datetime | None) -> Decision:
+    """There is a Job, and it makes no pod; its controller may have said why."""
+    complaint = snapshot.live.complaint if snapshot.live is not None else None
+    if complaint is None:
+        silent = f"the Job `{job.name}` has made no pod so far; `kubectl describe job` shows its events"
+        return say.explain(snapshot, Reason.NO_POD, silent, wake_at)
+    reason = Reason.QUOTA_EXCEEDED if stopping.QUOTA in complaint else Reason.POD_DENIED
+    return say.explain(snapshot, reason, complaint, wake_at)
 
 
 def held(snapshot: Snapshot, job: Job, wake_at: datetime | None) -> Decision:
@@ -103,7 +112,8 @@ def take_name(snapshot: Snapshot, now: datetime, clock: datetime | None) -> Deci
     if snapshot.task.spec.idempotency_key is not None:
         if not snapshot.has_seen_rivals:
             return Decision(Ask(rivals=True))
-        if duplicates.contender(snapshot) is not None:
+        # One may have run, from its claim to its end, while nobody told this operator.
+        if duplicates.contender(snapshot) is not None or duplicates.of(snapshot) is not None:
             return give_back(snapshot)
     if snapshot.task.spec.on_shutdown is OnShutdown.CONTINUE and not snapshot.is_shielded:
         return Decision(Shield())
@@ -129,7 +139,7 @@ def unclaimed(snapshot: Snapshot, now: datetime) -> Status:
         if isinstance(definition, Unregistered):
             return outcome.unclaimed(task, definition.message, now)
         if task.spec.idempotency_key is not None:
-            said = "another task with the same `idempotencyKey` was claimed at the same time"
+            said = "another task with the same `idempotencyKey` was claimed at the same time, or before"
             return outcome.unclaimed(task, said, now)
         if definition is not None:
             return outcome.unclaimed(task, "its definition was not there for a moment", now)

@@ -80,9 +80,17 @@ def uid_selector(uid: str) -> str:
 
 def job_name(task: Task) -> str:
     """The name of the current attempt's Job: the same for whoever computes it, another for every attempt."""
-    digest = hashlib.sha256(task.uid.encode()).hexdigest()[:8]
-    suffix = f"-{digest}-{task.status.attempt}"
+    suffix = _end_of_job_name(task.uid, task.status.attempt)
     return task.name.replace(".", "-")[: NAME_LIMIT - len(suffix)].rstrip("-") + suffix
+
+
+def may_be_job_name(name: str, uid: str, attempt: int) -> bool:
+    """Whether a Job of this name can be that attempt of a Task of which no more is known than its uid."""
+    return name.endswith(_end_of_job_name(uid, attempt))
+
+
+def _end_of_job_name(uid: str, attempt: int) -> str:
+    return f"-{hashlib.sha256(uid.encode()).hexdigest()[:8]}-{attempt}"
 
 
 def labels(task: Task) -> dict[str, str]:

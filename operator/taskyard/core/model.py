@@ -174,7 +174,7 @@ class Task:
     spec: Spec
     status: Status
     labels: Json = field(default_factory=dict)
-    """Of one that is not resolved: its queue may tell tenants apart by them."""
+    """Of one that is not resolved, or may have left a pod: its queue may tell tenants apart by them."""
     replaced_by: str | None = None
     """The name of one that takes its place."""
     written: Json | None = None
@@ -376,7 +376,7 @@ class Snapshot:
     rivals: tuple[Rival, ...] = ()
     """Others with its `idempotencyKey`."""
     lingering: str | None = None
-    """One with its `idempotencyKey` that is resolved or gone, and has a pod that may be at work."""
+    """Another with its `idempotencyKey` that is neither claimed nor runs, and may have a pod at work all the same."""
     has_seen_rivals: bool = False
     """Whether they were read live, a moment ago."""
     is_awaited: bool = False

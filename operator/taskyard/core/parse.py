@@ -1,11 +1,12 @@
 """From the API server's JSON to records: the only place that knows what may be absent."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from sys import intern
 from typing import Any, Final
 
-from taskyard.core import definitions, logs, manifest, parse_spec
+from taskyard.core import clocks, definitions, logs, manifest, parse_spec
 from taskyard.core.model import (
     Bound,
     Container,
@@ -61,17 +62,28 @@ def task(obj: Json) -> Task:
     is_settled = spec.rerun <= status.observed_rerun and not logs.is_awaited(spec, status)
     is_at_rest = status.state.is_terminal and is_settled
     is_open = spec.definition is not None and definitions.claimed_with(status) is None and not is_at_rest
-    return Task(
+    found = Task(
         namespace=intern(metadata["namespace"]),
         name=metadata["name"],
         uid=metadata["uid"],
         resource_version=version(obj),
         generation=metadata.get("generation", 0),
         deleting="deletionTimestamp" in metadata,
-        spec=parse_spec.shared(parse_spec.at_rest(spec) if is_at_rest else spec),
-        status=_resolved(status) if is_at_rest else status,
-        labels=_NONE if is_at_rest else metadata.get("labels", _NONE),
+        spec=spec if is_at_rest else parse_spec.shared(spec),
+        status=status,
+        labels=metadata.get("labels", _NONE),
         written=_written(obj["spec"]) if is_open else None,
+    )
+    return _at_rest(found) if is_at_rest else found
+
+
+def _at_rest(task: Task) -> Task:
+    """What can still matter of one that is resolved. A pod that it left has slots by its labels, too."""
+    return replace(
+        task,
+        spec=parse_spec.shared(parse_spec.at_rest(task.spec)),
+        status=_resolved(task.status),
+        labels=task.labels if clocks.may_have_left_a_pod(task) else _NONE,
     )
 
 

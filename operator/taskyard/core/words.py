@@ -159,6 +159,8 @@ class Reason(StrEnum):
     JOB_REFUSED = "JobRefused"
     JOB_NAME_TAKEN = "JobNameTaken"
     NO_POD = "NoPod"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    POD_DENIED = "PodDenied"
     UNSCHEDULABLE = "Unschedulable"
     IMAGE_PULL = "ImagePull"
     CONTAINER_WAITING = "ContainerWaiting"
