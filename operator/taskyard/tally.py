@@ -114,6 +114,7 @@ class Tally:
         since = task.status.enqueued_at if task.status.state is State.PENDING else None
         if self._pending_since.get(task.uid) == since:
             return
+        self.changed.add((task.namespace, task.spec.queue))
         if since is None:
             self._pending_since.pop(task.uid, None)
             return

@@ -56,6 +56,20 @@ async def test_a_queue_says_what_is_in_it() -> None:
     assert (status(world)["finished"], status(world)["finishedLastMinutes"]) == (0, 0)
 
 
+async def test_since_when_one_waits_is_told_also_if_it_was_counted_before_anybody_said_so() -> None:
+    """A Task is Pending by a default, and `enqueuedAt` comes with the first write of the operator."""
+    world = World()
+    world.cluster.put(QUEUES, queue(maxConcurrent=0))
+    operator = await world.operator()
+    report = report_of(world, operator)
+    await submit(world, "a")
+    await report.tell()
+    assert "oldestPendingAt" not in status(world)
+    await operator.settle()
+    await report.tell()
+    assert status(world)["oldestPendingAt"] == world.status("a")["enqueuedAt"]
+
+
 async def test_nothing_is_written_that_is_known() -> None:
     world = World()
     world.cluster.put(QUEUES, queue())
