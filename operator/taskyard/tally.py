@@ -5,7 +5,7 @@ What happens to them (claims, ends) is told to whoever listens, once, as this op
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -21,6 +21,9 @@ STALE: Final = 1000
 
 A_MINUTE: Final = timedelta(minutes=1)
 
+Sort = tuple[str, str, str]
+"""Tasks are counted by namespace, queue, and the name of their type (none: empty)."""
+
 
 class Listener(Protocol):
     """Told of what happens, not of what is found at the start."""
@@ -28,6 +31,9 @@ class Listener(Protocol):
     def claimed(self, task: Task, waited: timedelta) -> None: ...
 
     def ended(self, task: Task, ran: timedelta | None) -> None: ...
+
+    def there_are(self, found: Set[Sort], now: datetime) -> None:
+        """Told once a minute: the sorts of which there are Tasks."""
 
 
 @dataclass(slots=True)
@@ -93,11 +99,16 @@ class Tally:
         return sum(number for minute, number in minutes.items() if minute >= _window(now))
 
     def a_minute_has_passed(self, now: datetime) -> None:
-        """What ended lately may be another number now."""
-        for key, queue in self._queues.items():
+        """What ended lately may be another number now; and queues in which nothing is left are forgotten."""
+        for key, queue in list(self._queues.items()):
             for minute in [each for each in queue.minutes if each < _window(now)]:
                 del queue.minutes[minute]
                 self.changed.add(key)
+            if not queue.counts and not queue.minutes:
+                del self._queues[key]
+        found = {(*key, kind) for key, kind, _, _ in self.all()}
+        for each in self.listeners:
+            each.there_are(found, now)
 
     def queues(self) -> Iterable[QueueKey]:
         return self._queues.keys()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from taskyard.cluster import QUEUES, TASKS
 from taskyard.metrics import Metrics
+from taskyard.report import Report
 from tests.unit.test_line import end, queue, submit
 from tests.unit.world import NAMESPACE, World
 
@@ -38,6 +39,41 @@ async def test_what_waits_runs_and_ends_is_told_by_queue_and_not_by_task() -> No
     page = metrics.page().decode()
     assert "taskyard_tasks{" not in page
     assert ended in page, "a counter does not forget"
+
+
+async def test_series_go_when_there_has_been_no_task_of_theirs_for_some_time() -> None:
+    """Longer than anybody's interval of scraping: the last that is told of a queue is to be seen by all."""
+    world = World()
+    operator = await world.operator()
+    metrics, report = Metrics(), Report(world.cluster, operator.cache, lambda: world.now)
+    metrics.follow(operator.cache.tally, lambda: world.now)
+    before = metrics.page()
+    for name in ("gone", "kept"):
+        world.cluster.put(QUEUES, queue(name))
+        await submit(world, name, queueName=name)
+        await operator.settle()
+        await end(world, operator, name)
+    world.cluster.remove(TASKS, NAMESPACE, "gone")
+    await operator.settle()
+    lines = []
+    for _ in range(12):
+        await report.tell()
+        page = metrics.page().decode()
+        lines.append((page.count('queue="gone"') > 0, page.count('queue="kept"') > 0))
+        world.later(60)
+    assert lines == 10 * [(True, True)] + 2 * [(False, True)]
+    await submit(world, "again", queueName="gone")
+    await operator.settle()
+    await end(world, operator, "again")
+    counted = f'outcomes_total{{definition="",namespace="{NAMESPACE}",queue="gone",reason="",state="Completed"}} 1.0'
+    assert counted in metrics.page().decode()
+    for task in world.cluster.all(TASKS):
+        world.cluster.remove(TASKS, NAMESPACE, task["metadata"]["name"])
+    await operator.settle()
+    for _ in range(12):
+        await report.tell()
+        world.later(60)
+    assert metrics.page() == before
 
 
 async def test_what_is_found_at_the_start_has_not_just_happened() -> None:

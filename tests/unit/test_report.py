@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 from taskyard.cluster import QUEUES, TASKS, Json, Kind, Rejected, Unavailable
@@ -104,6 +105,30 @@ async def test_a_paused_queue_is_not_active() -> None:
     await report.tell()
     [condition] = status(world)["conditions"]
     assert (condition["status"], condition["lastTransitionTime"]) == ("True", "2026-01-01T00:01:05Z")
+
+
+async def test_nothing_is_kept_of_a_queue_in_which_nothing_is_left() -> None:
+    """Anybody can invent names of queues: what was told of one goes, whether there is an object or not."""
+    world = World()
+    operator = await world.operator()
+    report, tally = report_of(world, operator), operator.cache.tally
+    for number in range(20):
+        await submit(world, f"task-{number}", queueName=f"q{number}")
+        world.cluster.put(QUEUES, queue(f"q{number}"))
+        await operator.settle()
+        await end(world, operator, f"task-{number}")
+        world.cluster.remove(QUEUES, NAMESPACE, f"q{number}")
+        await report.tell()
+    for number in range(19):
+        world.cluster.remove(TASKS, NAMESPACE, f"task-{number}")
+    await operator.settle()
+    world.later(360)
+    await report.tell()
+    assert list(tally.queues()) == [(NAMESPACE, "q19")], "of that one there is a Task"
+    assert not tally.changed
+    world.later(60)
+    await report.tell()
+    assert not tally.changed, "a queue without news has none when a minute begins"
 
 
 async def test_a_new_operator_goes_on_with_what_is_on_record() -> None:
@@ -208,7 +233,7 @@ async def test_a_queue_that_waits_for_an_answer_delays_no_other_and_is_asked_onc
             await submit(world, f"task-{number}", queueName="z")
             await submit(world, f"slow-{number}", queueName="slow")
             await operator.settle()
-            await until(lambda many=number + 1: status(world, "z")["claimed"] == many)
+            await until(partial(has_claimed, world, "z", number + 1))
         assert "slow" not in cluster.written
         cluster.let_go.set()
         await until(lambda: status(world, "slow").get("claimed") == 3)
@@ -249,6 +274,10 @@ async def test_who_is_refused_asks_less_and_less_often_and_others_go_on() -> Non
         assert 4 <= len(asked) <= 20, "sixty times each, at the usual pace"
         world.cluster.before_call = lambda verb, kind: None
         await until(lambda: status(world, "q") and status(world, "r"))
+
+
+def has_claimed(world: World, name: str, many: int) -> bool:
+    return bool(status(world, name)["claimed"] == many)
 
 
 async def until(holds: Callable[[], object]) -> None:
