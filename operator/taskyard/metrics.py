@@ -59,7 +59,7 @@ class Metrics:
         )
 
     def follow(self, tally: Tally, now: Callable[[], datetime]) -> None:
-        """Tell of these counts from now on; a process does so once, when it begins to lead."""
+        """Tell of these counts from now on; a process does so once, when it leads and everything is counted."""
         tally.listeners.append(self)
         self._registry.register(_Counts(tally, now))
 
@@ -99,6 +99,9 @@ class _Counts(Collector):
         self._now = now
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield GaugeMetricFamily(
+            "taskyard_operator_leads", "1 by the operator that leads, and knows all there is.", value=1
+        )
         tasks = GaugeMetricFamily(
             "taskyard_tasks", "Tasks that are not resolved, by state.", labels=(*LABELS, "state")
         )

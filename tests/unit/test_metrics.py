@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from taskyard.cluster import QUEUES, TASKS
+import pytest
+
+from taskyard.cluster import PODS, QUEUES, TASKS, Kind, Rejected
+from taskyard.freshness import Freshness
+from taskyard.main import operate
 from taskyard.metrics import Metrics
 from taskyard.report import Report
+from taskyard.settings import load
 from tests.unit.test_line import end, queue, submit
 from tests.unit.world import NAMESPACE, World
 
@@ -74,6 +79,34 @@ async def test_series_go_when_there_has_been_no_task_of_theirs_for_some_time() -
         await report.tell()
         world.later(60)
     assert metrics.page() == before
+
+
+async def test_nothing_is_told_before_everything_is_known() -> None:
+    """Half of the tasks would make an autoscaler take down what the other half needs; of no answer it knows."""
+    world = World()
+    await submit(world, "waits")
+    metrics, said = Metrics(), list[str]()
+
+    def look(verb: str, kind: Kind) -> None:
+        if (verb, kind) == ("list", PODS):  # the last that are listed
+            said.append(metrics.page().decode())
+            raise Rejected("you may not", malformed=False)
+
+    world.cluster.before_call = look
+    with pytest.raises(Rejected):
+        await operate(world.cluster, load({}, {}), Freshness(), metrics)
+    assert said == [metrics.page().decode()]
+    assert "taskyard_tasks" not in said[0]
+    assert "taskyard_operator_leads" not in said[0]
+
+
+async def test_who_leads_says_so_also_when_there_are_no_tasks() -> None:
+    """So that a query can tell nothing that waits from nobody who knows."""
+    world = World()
+    operator, metrics = await world.operator(), Metrics()
+    assert "taskyard_operator_leads" not in metrics.page().decode()
+    metrics.follow(operator.cache.tally, lambda: world.now)
+    assert "\ntaskyard_operator_leads 1.0\n" in metrics.page().decode()
 
 
 async def test_what_is_found_at_the_start_has_not_just_happened() -> None:
