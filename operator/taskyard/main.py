@@ -89,11 +89,11 @@ async def operate(cluster: Cluster, settings: Settings, freshness: Freshness, me
     watch = Watch(
         cluster, cache, settings.namespaces, relist_every=settings.relist_seconds, freshness=freshness
     )
-    metrics.follow(cache.tally, _now)
     try:
         await watch.list_at_last()
     except NotFound as exc:
         raise CrdMissing("the CRDs must be installed first: kubectl apply -f crds/") from exc
+    metrics.follow(cache.tally, _now)  # not before: whoever scales by half of the counts scales down
     async with asyncio.TaskGroup() as group:
         # Before kopf begins: at its end it takes every younger asyncio task for its own, and waits for it.
         loop = Loop(cluster, cache, claimer=settings.identity, shield_limit=settings.continue_limit)

@@ -4,8 +4,8 @@ What happens to them (claims, ends) is told to whoever listens, once, as this op
 """
 
 import heapq
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -21,6 +21,9 @@ STALE: Final = 1000
 
 A_MINUTE: Final = timedelta(minutes=1)
 
+Sort = tuple[str, str, str]
+"""Tasks are counted by namespace, queue, and the name of their type (none: empty)."""
+
 
 class Listener(Protocol):
     """Told of what happens, not of what is found at the start."""
@@ -29,6 +32,9 @@ class Listener(Protocol):
 
     def ended(self, task: Task, ran: timedelta | None) -> None: ...
 
+    def there_are(self, found: Set[Sort], now: datetime) -> None:
+        """Told once a minute: the sorts of which there are Tasks."""
+
 
 @dataclass(slots=True)
 class _Queue:
@@ -36,8 +42,8 @@ class _Queue:
     """By the name of the type (none: empty) and state."""
     pending: list[tuple[datetime, str]] = field(default_factory=list)
     """A heap of those that were Pending, since when; those that are not any more go when they come first."""
-    minutes: deque[tuple[datetime, int]] = field(default_factory=deque)
-    """How many ended in each minute, of those within the window."""
+    minutes: Counter[datetime] = field(default_factory=Counter)
+    """How many ended in each minute; what is older than the window goes when the next minute begins."""
 
 
 class Tally:
@@ -60,6 +66,8 @@ class Tally:
                 self._add(task, new, +1)
         if before is not None and task is not None:
             self._tell(before, task)
+        elif task is not None:
+            self._note_end(task)  # it ended before this operator knew of it, perhaps a moment ago
         if task is not None:
             self._note_pending(task)
         elif before is not None:
@@ -87,17 +95,20 @@ class Tally:
 
     def ended_lately(self, queue: QueueKey, now: datetime) -> int:
         """How many ended in the last minutes, whole ones and the one that has begun."""
-        if queue not in self._queues:
-            return 0
-        minutes = self._queues[queue].minutes
-        since = now.replace(second=0, microsecond=0) - WINDOW_MINUTES * A_MINUTE
-        while minutes and minutes[0][0] < since:
-            minutes.popleft()
-        return sum(number for _, number in minutes)
+        minutes = self._queues[queue].minutes if queue in self._queues else {}
+        return sum(number for minute, number in minutes.items() if minute >= _window(now))
 
-    def a_minute_has_passed(self) -> None:
-        """What ended lately is another number now."""
-        self.changed |= {key for key, queue in self._queues.items() if queue.minutes}
+    def a_minute_has_passed(self, now: datetime) -> None:
+        """What ended lately may be another number now; and queues in which nothing is left are forgotten."""
+        for key, queue in list(self._queues.items()):
+            for minute in [each for each in queue.minutes if each < _window(now)]:
+                del queue.minutes[minute]
+                self.changed.add(key)
+            if not queue.counts and not queue.minutes:
+                del self._queues[key]
+        found = {(*key, kind) for key, kind, _, _ in self.all()}
+        for each in self.listeners:
+            each.there_are(found, now)
 
     def queues(self) -> Iterable[QueueKey]:
         return self._queues.keys()
@@ -114,6 +125,7 @@ class Tally:
         since = task.status.enqueued_at if task.status.state is State.PENDING else None
         if self._pending_since.get(task.uid) == since:
             return
+        self.changed.add((task.namespace, task.spec.queue))
         if since is None:
             self._pending_since.pop(task.uid, None)
             return
@@ -130,18 +142,24 @@ class Tally:
             for each in self.listeners:
                 each.claimed(task, now.claimed_at - now.enqueued_at)
         if now.state.is_terminal and not was.state.is_terminal and now.completed_at is not None:
-            self._note_end(task, now.completed_at)
+            self._note_end(task)
             ran = now.completed_at - now.started_at if now.started_at is not None else None
             for each in self.listeners:
                 each.ended(task, ran)
 
-    def _note_end(self, task: Task, at: datetime) -> None:
-        minutes = self._queues[task.namespace, task.spec.queue].minutes
-        minute = at.replace(second=0, microsecond=0)
-        if minutes and minutes[-1][0] >= minute:
-            minutes[-1] = (minutes[-1][0], minutes[-1][1] + 1)
-        else:
-            minutes.append((minute, 1))
+    def _note_end(self, task: Task) -> None:
+        at = task.status.completed_at
+        if task.status.state.is_terminal and at is not None:
+            self._queues[task.namespace, task.spec.queue].minutes[_minute(at)] += 1
+
+
+def _minute(at: datetime) -> datetime:
+    return at.replace(second=0, microsecond=0)
+
+
+def _window(now: datetime) -> datetime:
+    """Since when an end counts as one of late."""
+    return _minute(now) - WINDOW_MINUTES * A_MINUTE
 
 
 def _mark(task: Task | None) -> tuple[str, State] | None:

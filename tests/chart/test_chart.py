@@ -47,6 +47,7 @@ def test_lint_finds_nothing() -> None:
         pytest.param("continueSeconds=-1", "continueSeconds", id="less than no time"),
         pytest.param("maxConcurrent=0", "maxConcurrent", id="a limit that lets nothing run"),
         pytest.param("namespaceWeights.a=0", "namespaceWeights", id="a weight of nothing"),
+        pytest.param("podMonitor.instal=true", "instal", id="a monitor that nobody would get"),
         pytest.param("logLevel=loud", "logLevel", id="a level that does not exist"),
     ],
 )
@@ -87,6 +88,24 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
     metrics.follow(Tally(), lambda: datetime.now(UTC))
     there = set(re.findall(r"^# TYPE (\S+)", metrics.page().decode(), re.MULTILINE))
     assert gauges | counted <= {name.removesuffix("_total") for name in there}
+
+
+def test_a_pod_monitor_finds_the_operator_and_leaves_the_labels_of_its_series() -> None:
+    """`namespace` is that of the tasks: Prometheus would put the operator's in its place."""
+    assert not [each for each in rendered() if each["kind"] == "PodMonitor"]
+    told = {
+        each["kind"]: each
+        for each in rendered("podMonitor.install=true", "podMonitor.labels.release=mine")
+        if each["kind"] in {"PodMonitor", "Deployment"}
+    }
+    monitor, pod = told["PodMonitor"], told["Deployment"]["spec"]["template"]
+    assert monitor["metadata"]["labels"]["release"] == "mine"
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    [operator] = pod["spec"]["containers"]
+    assert endpoint == {"port": operator["ports"][0]["name"], "path": "/metrics", "honorLabels": True}
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert operator[probe]["httpGet"]["port"] == operator["ports"][0]["name"]
 
 
 def test_the_operator_asks_for_no_wildcard_and_no_secret() -> None:

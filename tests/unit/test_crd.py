@@ -206,6 +206,15 @@ def test_has_no_field_that_a_template_cannot_use(path: str) -> None:
     assert path not in NODES
 
 
+def test_a_condition_is_told_by_its_own_kind() -> None:
+    """Both kinds have conditions of one shape; what they are called is said of the list."""
+    named = {
+        kind: set(re.findall(r"`([A-Z][a-z]+)`", json.dumps(ALL_NODES[f"{kind}.status.conditions"])))
+        for kind in ("Task", "TaskQueue")
+    }
+    assert named == {"Task": {"Succeeded", "Finished"}, "TaskQueue": {"Active"}}
+
+
 def test_silence_spares_a_field_that_is_called_description() -> None:
     """Descriptions are dropped at every depth; the name of a field is none."""
     text = {"type": "string", "description": "Dropped."}

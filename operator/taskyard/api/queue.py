@@ -99,7 +99,8 @@ class QueueStatus(Model):
         None, description="Since when the one that waits longest waits for its turn."
     )
     finished_last_minutes: Count | None = Field(
-        None, description="How many were resolved in the last five minutes."
+        None,
+        description="How many were resolved in the last five whole minutes, and in the one that has begun.",
     )
     updated_at: datetime | None = Field(None, description="When this status was last written.")
     conditions: Conditions | None = Field(

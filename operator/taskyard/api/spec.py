@@ -147,8 +147,8 @@ class TaskSpec(Model):
     )
     queue_name: DnsLabel = Field(
         "default",
-        description="The queue that the task waits in. `default` is there without being made, and is the only one so"
-        " far; in any other the task waits, with `QueueNotFound`.",
+        description="The queue that the task waits in. `default` is there without being made; any other is a"
+        " TaskQueue of the namespace, and while it is missing the task waits, with `QueueNotFound`.",
     )
     priority: Priority | None = Field(None, description="Tasks of a higher priority leave the queue first.")
     run_at: Instant | None = Field(

@@ -53,7 +53,7 @@ class Condition(Model):
     """A condition as `meta/v1` has it, with the same bounds, so that `kubectl wait` understands it."""
 
     type: Annotated[str, StringConstraints(max_length=316)] = Field(
-        description="`Succeeded` (Unknown until the end, then True or False) or `Finished`."
+        description="Which of the conditions of its kind this is."
     )
     status: ConditionStatus = Field(description="True, False or Unknown.")
     last_transition_time: datetime = Field(description="When `status` last changed.")
@@ -186,7 +186,9 @@ class TaskStatus(Model):
     )
     message: Message | None = Field(None, description="Why the task is in this state, in a sentence.")
     conditions: Conditions | None = Field(
-        None, description="`Succeeded` and `Finished`, for `kubectl wait --for=condition=Finished`."
+        None,
+        description="`Succeeded` (Unknown until the end, then True or False) and `Finished`, for"
+        " `kubectl wait --for=condition=Finished`.",
     )
     observed_generation: Generation | None = Field(
         None, description="The `metadata.generation` that this status was derived from."
