@@ -147,10 +147,10 @@ class Place:
     folder: Path
 
     def operator(self, **settings: str | float) -> Operator:
-        """One that serves this namespace only, with its lease in there too; not started yet."""
+        """One that serves this namespace, unless told otherwise, with its lease in there too; not started yet."""
         name = str(settings.get("identity", "operator-1"))
         here = {"namespaces": self.namespace, "lease_namespace": self.namespace}
-        return Operator(self.kubeconfig, self.folder / f"{name}.log", **here, **settings)
+        return Operator(self.kubeconfig, self.folder / f"{name}.log", **(here | settings))
 
     @contextmanager
     def running(self, **settings: str | float) -> Iterator[Operator]:
