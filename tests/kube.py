@@ -331,6 +331,13 @@ def nowhere(manifest: JSON) -> JSON:
     return manifest
 
 
+def evict(kubectl: Kubectl, pod: str) -> None:
+    """As `kubectl drain` does."""
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+    path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}/eviction"
+    kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+
+
 def report(text: str) -> str:
     """The line of a script that leaves this as the task's result."""
     return f"printf %s '{text}' > \"$TASKYARD_RESULT_PATH\""

@@ -152,7 +152,7 @@ class Cache:
             definition=definition,
             dependencies=others,
             absent=absent,
-            cycle=self._relations.circle_of(task, others),
+            cycle=self._relations.circle_of(task),
             is_awaited=self._relations.is_awaited(task),
             asked=asked,
             acting_since=acting_since,

@@ -6,15 +6,11 @@ to those that wait is said in `core.dependencies`.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
-from taskyard.core import dependencies
+from taskyard.core import circles, dependencies
 from taskyard.core.choose import Key
 from taskyard.core.model import Dependency, Task
 from taskyard.registry import Listeners, key_of_task, listens_to, tasks_of
-
-_Circle = tuple[tuple[str, str], ...]
-"""Names and uids, each waiting for the next, the last one the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +19,14 @@ class _Ended:
 
     end: Dependency
     owed_to: frozenset[str]
+
+
+@dataclass(slots=True, eq=False)
+class _Found:
+    """A circle of uids, as long as it is one, and those in it that are not resolved yet."""
+
+    circle: circles.Circle
+    open: set[str]
 
 
 class Relations:
@@ -35,10 +39,12 @@ class Relations:
         """Of the Task that has a name now."""
         self._listeners = Listeners()
         self._ended: dict[Key, _Ended] = {}
-        self._circles: dict[str, _Circle] = {}
-        """For each Task of a circle that was found: when the first of them is resolved, nobody finds it any more."""
-        self._unsearched: set[str] = set()
-        """Tasks that have begun to wait for others, and may have closed a circle."""
+        self._left = Listeners()
+        """By the uid of a Task, those that ended because they form a circle, and waited for it."""
+        self._circles: dict[str, _Found] = {}
+        """For each Task of a circle, until all of them are resolved."""
+        self._unsearched: dict[str, None] = {}
+        """Tasks that have begun to wait for others, and may have closed a circle; in that order."""
 
     def named(self, namespace: str, name: str) -> Task | None:
         """The Task that has this name now."""
@@ -55,11 +61,12 @@ class Relations:
         listens = listens_to(task)
         if listened or listens:
             self._listen(task, listened, listens)
-        if listens and _has_begun_to_wait(before, task, listens - listened):
-            self._unsearched.add(task.uid)
-        if task.status.state.is_terminal:
-            self._unsearched.discard(task.uid)
-            self._circles.pop(task.uid, None)
+        if before is not None and task.uid in self._circles:
+            self._see_in_circle(before, task)
+        if tasks_of(listens - listened):
+            # As a new one, by a rerun, or by an edit. Whoever does so last closes a circle: nobody else has to look.
+            self._unsearched[task.uid] = None
+        self._left.move(task.uid, _left_by(before), _left_by(task))
         name = task.namespace, task.name
         if before is None:
             namesake = self.named(*name)
@@ -67,6 +74,7 @@ class Relations:
                 return
             if namesake is not None:
                 self._keep_end(namesake)
+                self._break_circle(namesake.uid)
             self._uids[name] = task.uid
         if before is None or dependencies.as_seen(before) != dependencies.as_seen(task):
             self.tell(key_of_task(*name))
@@ -74,16 +82,17 @@ class Relations:
     def forget(self, task: Task) -> None:
         """There is no such Task any more."""
         self._listen(task, listens_to(task), frozenset())
-        self._unsearched.discard(task.uid)
-        self._circles.pop(task.uid, None)
+        self._left.move(task.uid, _left_by(task), frozenset())
+        self._break_circle(task.uid)
+        self._unsearched.pop(task.uid, None)
         if self._uids.get((task.namespace, task.name)) == task.uid:
             del self._uids[task.namespace, task.name]
             self._keep_end(task)
             self.tell(key_of_task(task.namespace, task.name))
 
     def dependencies_of(self, task: Task) -> tuple[Dependency, ...]:
-        """What is there now of those that a Task waits for."""
-        if task.status.state.is_terminal:
+        """What is there now of those that a Task waits for, or is to wait for again."""
+        if task.status.state.is_terminal and task.spec.rerun <= task.status.observed_rerun:
             return ()
         found = (self._dependency(task, name) for name in task.spec.dependencies)
         return tuple(each for each in found if each is not None)
@@ -92,42 +101,73 @@ class Relations:
         """Whether somebody waits for this Task, and has not put its end on record yet."""
         return task.status.state.is_terminal and bool(self._owed(task))
 
-    def circle_of(self, task: Task, there: Iterable[Dependency]) -> tuple[str, ...]:
+    def circle_of(self, task: Task) -> tuple[str | int, ...]:
         """The circle that a Task is in, by names, if it waits for itself in the end."""
-        if task.uid in self._circles:
-            if self._is_circle(task.namespace, self._circles[task.uid]):
-                return tuple(name for name, _ in self._circles[task.uid])
-            del self._circles[task.uid]
-        if task.uid not in self._unsearched or task.spec.suspend or all(each.state for each in there):
+        if task.uid in self._unsearched:
+            self._search()
+        found = self._circles.get(task.uid)
+        if found is None or task.uid not in found.open:
             return ()
-        self._unsearched.discard(task.uid)
-        # No circle goes through a Task that nobody waits for: of those that come in order, none is searched for one.
-        if not self._listeners.of(key_of_task(task.namespace, task.name)):
+        return tuple(self._name_of(each) for each in found.circle.told_by(task.uid))
+
+    def _name_of(self, each: str | int) -> str | int:
+        task = self._task_of(each) if isinstance(each, str) else None
+        return task.name if task is not None else each
+
+    def _search(self) -> None:
+        """Look for the circles of all that have begun to wait, and tell all that are in one.
+
+        All at once, so that nobody is looked at twice: after an absence everybody has begun to wait.
+        """
+        starts = [uid for uid in self._unsearched if self._may_be_in_circle(uid)]
+        self._unsearched.clear()
+        for circle in circles.find(starts, self._leads_to):
+            waiting = [uid for uid in circle.members if self._is_waiting(uid)]
+            found = _Found(circle, set(waiting))
+            for uid in circle.members if waiting else ():
+                self._circles[uid] = found
+            for uid in waiting:
+                self._mark(uid)
+
+    def _may_be_in_circle(self, uid: str) -> bool:
+        """No circle goes through a Task that nobody waits for: of those that come in order, none is looked at."""
+        task = self._task_of(uid)
+        if task is None:
+            return False
+        keys = key_of_task(task.namespace, task.name), key_of_task(task.namespace, uid)
+        return bool(self._listeners.of(keys[0])) or bool(self._left.of(keys[1]))
+
+    def _leads_to(self, uid: str) -> Iterable[str]:
+        task = self._task_of(uid)
+        if task is None:
             return ()
-        return self._search(task)
+        others = dependencies.leads_to(task, lambda name: self.named(task.namespace, name))
+        return (other.uid for other in others)
 
-    def _search(self, task: Task) -> tuple[str, ...]:
-        """Look for circles, and tell all that are in one: each is to think of it, from its own place in it."""
+    def _is_waiting(self, uid: str) -> bool:
+        task = self._task_of(uid)
+        return task is not None and not task.status.state.is_terminal
 
-        def waits_for(name: str) -> Iterable[str]:
-            other = self.named(task.namespace, name)
-            return dependencies.waits_for(other) if other is not None else ()
+    def _see_in_circle(self, before: Task, task: Task) -> None:
+        """It has ended because of the circle, which stays one for the others; or it may be none any more."""
+        found = self._circles[task.uid]
+        if dependencies.gave_up(task):
+            found.open.discard(task.uid)
+            is_over = not found.open
+        else:
+            waited_for, waits_for = (list(dependencies.waits_for(each)) for each in (before, task))
+            is_over = bool(dependencies.gave_up(before)) or waited_for != waits_for
+        if is_over:
+            self._break_circle(task.uid)
 
-        found = dependencies.circles(task.name, waits_for)
-        for name, way in found.items():
-            uid = self._uids[task.namespace, name]
-            self._circles[uid] = tuple((each, self._uids[task.namespace, each]) for each in way)
-            self._mark(uid)
-        return found.get(task.name, ())
-
-    def _is_circle(self, namespace: str, circle: _Circle) -> bool:
-        """Whether it still is one: each is the Task that it was, and waits for the next, or had to give up."""
-        for (name, uid), (other, _) in pairwise(circle):
-            task = self._task_of(uid)
-            is_itself = self._uids.get((namespace, name)) == uid
-            if not is_itself or task is None or not dependencies.is_stuck(task, other):
-                return False
-        return True
+    def _break_circle(self, uid: str) -> None:
+        """Whoever is left of it may be in another one."""
+        found = self._circles.get(uid)
+        for each in found.circle.members if found is not None else ():
+            if self._circles.get(each) is found:
+                del self._circles[each]
+                if self._is_waiting(each):
+                    self._unsearched[each] = None
 
     def _listen(self, task: Task, before: frozenset[Key], after: frozenset[Key]) -> None:
         self._listeners.move(task.uid, before, after)
@@ -167,11 +207,7 @@ class Relations:
         return dependencies.as_seen(there)
 
 
-def _has_begun_to_wait(before: Task | None, task: Task, news: frozenset[Key]) -> bool:
-    """As a new one, by a rerun, or by an edit. Whoever does so last closes a circle: nobody else has to look.
-
-    One that is shown to a new operator, and has waited before, was looked at by the old one.
-    """
-    if before is None:
-        return bool(tasks_of(news)) and not dependencies.has_waited(task)
-    return bool(tasks_of(news)) or (before.spec.suspend and not task.spec.suspend)
+def _left_by(task: Task | None) -> frozenset[Key]:
+    """Whom it waited for when it ended in a circle, by their uids."""
+    left = dependencies.gave_up(task) if task is not None else ()
+    return frozenset(key_of_task(task.namespace, each.uid) for each in left if task and each.uid)

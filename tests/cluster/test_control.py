@@ -133,18 +133,34 @@ def test_circles_are_found_and_resolved(kubectl: Kubectl) -> None:
 
 
 def test_r4_a_whole_graph_is_cancelled_by_its_label(kubectl: Kubectl) -> None:
-    """Those that have finished stay as they are."""
+    """As the guide has it, one Task after another. Those that have finished stay as they are.
+
+    Each is seen by the operator before the next is patched: the end of a step must be no verdict on those after it.
+    """
     kubectl.create(
-        of_group("nightly", task("done", "exit 0")),
-        of_group("nightly", task("runs", UNTIL_TOLD, dependencies=["done"])),
-        of_group("nightly", task("waits", "exit 0", dependencies=["runs"])),
+        of_group("nightly", task("a-done", "exit 0")),
+        of_group("nightly", task("a-root", "exit 0", startDelaySeconds=3600)),
+        of_group("nightly", task("b-runs", UNTIL_TOLD, dependencies=["a-done"])),
+        of_group("nightly", task("b-waits", "exit 0", dependencies=["a-root"])),
+        of_group("nightly", task("c-sweeps", "exit 0", dependencies=["b-waits"], requires="AllResolved")),
+        of_group("nightly", task("d-last", "exit 0", dependencies=["b-runs", "c-sweeps"])),
         nowhere(task("bystander", "exit 0")),
     )
-    kubectl.until("runs", "Running")
-    names = kubectl("get", "tasks", f"--selector={GROUP}=nightly", "--output=name").split()
-    kubectl("patch", *names, "--type=merge", '--patch={"spec":{"cancel":true}}')
-    found = {name: kubectl.wait(name)["status"]["state"] for name in ("done", "runs", "waits")}
-    assert found == {"done": "Completed", "runs": "Cancelled", "waits": "Cancelled"}
+    kubectl.until("b-runs", "Running")
+    kubectl.until("a-root", "Delayed")
+    unfinished = (f"--selector={GROUP}=nightly", "--field-selector=status.phase!=Finished")
+    for word in ("suspend", "cancel"):
+        patch = json.dumps({"spec": {word: True}})
+        for name in kubectl("get", "tasks", *unfinished, "--output=name").split():
+            patched = json.loads(kubectl("patch", name, "--type=merge", f"--patch={patch}", "--output=json"))
+            metadata = patched["metadata"]
+            kubectl.until(metadata["name"], str(metadata["generation"]), ".status.observedGeneration")
+    names = ("a-root", "b-runs", "b-waits", "c-sweeps", "d-last")
+    assert {name: kubectl.wait(name)["status"]["state"] for name in names} == dict.fromkeys(
+        names, "Cancelled"
+    )
+    done = kubectl.get("task", "a-done")
+    assert (done["status"]["state"], done["spec"]["cancel"]) == ("Completed", False), "it may be run again"
     assert kubectl.status("bystander")["state"] == "Claimed"
 
 

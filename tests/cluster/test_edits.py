@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.kube import JSON, UNTIL_TOLD, Kubectl, definition, nowhere, of_run, task, typed
+from tests.kube import JSON, UNTIL_TOLD, Kubectl, definition, evict, nowhere, of_run, task, typed
 
 EDITS: Final[dict[str, JSON]] = {
     "suspend": {"suspend": True},
@@ -143,13 +143,14 @@ def test_every_edit_of_a_task_that_has_run(kubectl: Kubectl) -> None:
     assert again["startedAt"] > before["startedAt"], "outcome fields are those of the rerun"
 
 
-@pytest.mark.parametrize("state", ["Cancelled", "Expired", "Exception", "Dropped"])
+@pytest.mark.parametrize("state", ["Cancelled", "Expired", "Exception", "Dropped", "Stalled"])
 def test_a_rerun_of_every_other_end(kubectl: Kubectl, state: str) -> None:
     ends: dict[str, JSON] = {
         "Cancelled": nowhere(task("ended", "exit 0", suspend=True, cancel=True)),
         "Expired": nowhere(task("ended", "exit 0", goodUntil="2020-01-01T00:00:00Z")),
         "Exception": nowhere(task("ended", "exit 0", deadline="2020-01-01T00:00:00Z")),
         "Dropped": typed("ended", "retired", "v1"),
+        "Stalled": task("ended", UNTIL_TOLD, onShutdown="Stop"),
     }
     later = {
         "Expired": {"goodUntil": "2100-01-01T00:00:00Z"},
@@ -158,6 +159,8 @@ def test_a_rerun_of_every_other_end(kubectl: Kubectl, state: str) -> None:
     retired = definition("retired", ("v1", "exit 0"))
     retired["spec"]["retired"] = ["v1"]
     kubectl.create(retired, ends[state])
+    if state == "Stalled":
+        evict(kubectl, kubectl.until("ended", "Running")["runs"][0]["pod"])
     kubectl.until("ended", state)
     edit(kubectl, "ended", rerun=1, cancel=False, suspend=True, **later.get(state, {}))
     held = kubectl.until("ended", "Unscheduled")

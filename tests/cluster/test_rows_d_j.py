@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 
 from taskyard.core.retry import curve
 from taskyard.core.spec import Retry
 from taskyard.core.words import Backoff, State
-from tests.kube import UNTIL_TOLD, History, Kubectl, apart, nowhere, of_run, report, task
+from tests.kube import UNTIL_TOLD, History, Kubectl, apart, evict, nowhere, of_run, report, task
 
 JOBBERS = {
     "unsubmitted": State.UNSCHEDULED,
@@ -101,13 +100,6 @@ def test_j1_every_state_of_jobbers_has_a_counterpart(
     assert (dropped["state"], dropped["reason"], dropped["attempt"]) == ("Dropped", "DefinitionNotFound", 0)
     assert apart(dropped["submittedAt"], dropped["completedAt"]) >= 60, "it might still have been registered"
     assert "`nobody-registered-this`" in dropped["message"]
-
-
-def evict(kubectl: Kubectl, pod: str) -> None:
-    """As `kubectl drain` does."""
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
-    path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}/eviction"
-    kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
 
 
 def test_j2_without_a_delay_at_once_and_with_one_at_next_retry_at(kubectl: Kubectl, history: History) -> None:

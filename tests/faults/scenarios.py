@@ -118,6 +118,22 @@ def _end_first(kubectl: Kubectl) -> None:
     kubectl.edit(FIRST, cancel=True)
 
 
+def _close_circle(kubectl: Kubectl) -> None:
+    """The other one is held: it is not resolved before somebody lets it go."""
+    wants: JSON = {"dependencies": [TASK], "onDependencyFailure": "Wait", "suspend": True}
+    kubectl.create(task(FIRST, "true", **wants))
+
+
+def _release_first(kubectl: Kubectl) -> None:
+    kubectl.edit(FIRST, suspend=False)
+
+
+def _expect_a_circle(kubectl: Kubectl) -> None:
+    """Whoever resolved the Task may be gone: the other one does not wait for ever."""
+    said = kubectl.wait(FIRST)["status"]["message"]
+    assert said == f"its dependencies form a circle: `{FIRST}` → `{TASK}` → `{FIRST}`"
+
+
 def _forge(kubectl: Kubectl) -> None:
     """A pod that says it is the Task's, and is not; without a node, so that it costs nothing."""
     uid = kubectl.get("task", TASK)["metadata"]["uid"]
@@ -208,6 +224,17 @@ DEFINED: Final = Scenario(
     },
     prepare=_create_definition,
     verify=_expect_what_it_says,
+)
+CIRCLE: Final = Scenario(
+    "circle",
+    "true",
+    Outcome("Exception", "DependencyFailed", attempt=0),
+    spec={"dependencies": [FIRST], "onDependencyFailure": "Wait"},
+    prepare=_close_circle,
+    finish=_release_first,
+    verify=_expect_a_circle,
+    events=("TaskException",),
+    pods=0,
 )
 QUEUED: Final = Scenario(
     "queued",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.operator import Place
 from tests.faults.witness import Witness, witness
-from tests.kube import JSON, UNTIL_TOLD, History, Kubectl, of_run, task
+from tests.kube import JSON, UNTIL_TOLD, History, Kubectl, evict, of_run, task
 
 ONCE = f'[ "$TASKYARD_RUN" -gt 0 ] && exit 0; {UNTIL_TOLD}'
 """A script that works until it is told to end, and is done at once when it runs again."""
@@ -68,13 +68,6 @@ def main_of(manifest: JSON) -> JSON:
 
 def spent(status: JSON) -> tuple[int, ...]:
     return tuple(status[each] for each in SPENT)
-
-
-def evict(kubectl: Kubectl, pod: str) -> None:
-    """As a drain does it."""
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
-    path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}/eviction"
-    kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
 
 
 def test_an_eviction_is_nobodys_fault_and_costs_nothing(

@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from taskyard.core import dependencies
 from taskyard.core.actions import Ask, Decision, DeleteTask, WriteStatus
 from taskyard.core.decide import decide
 from taskyard.core.model import Dependency, Snapshot, Status
 from taskyard.core.words import OnDependencyFailure, Reason, Requires, State
-from tests.unit.build import NOW, seconds, snapshot, task
+from tests.unit.build import NOW, live, seconds, snapshot, task
 
 WAIT = {"on_dependency_failure": OnDependencyFailure.WAIT}
 RESOLVED = {"requires": Requires.ALL_RESOLVED}
@@ -112,6 +110,11 @@ def test_it_is_claimed_when_all_is_as_it_must_be(found: Snapshot) -> None:
             "its dependencies form a circle: `hello` → `a` → `hello`",
             id="a circle is never waited for",
         ),
+        pytest.param(
+            held(A, cycle=("hello", "a", 4996, "z", "hello"), wants=WAIT),
+            "its dependencies form a circle: `hello` → `a` → … 4,996 more … → `z` → `hello`",
+            id="a circle of thousands",
+        ),
     ],
 )
 def test_it_is_an_exception_when_that_can_never_be(found: Snapshot, said: str) -> None:
@@ -172,37 +175,33 @@ def test_its_end_is_kept_until_those_that_wait_have_it_on_record() -> None:
     )
 
 
-def test_a_rerun_keeps_what_was_met_and_looks_at_the_rest_anew() -> None:
-    known = (DONE, Dependency("b", "uid-b", State.FAILED))
-    over = task(State.EXCEPTION, wants={"dependencies": ("a", "b"), "rerun": 1}, dependencies=known)
-    assert written(decide(snapshot(over), NOW)).dependencies == (DONE,)
+B = Dependency("b", "uid-b")
 
 
 @pytest.mark.parametrize(
-    ("edges", "expected"),
+    ("there", "wants", "kept"),
     [
-        pytest.param({"a": ["b"], "b": []}, "", id="a chain"),
-        pytest.param({"a": ["a"]}, "", id="itself is a hold, not a circle"),
-        pytest.param({"a": ["b"], "b": ["a"]}, "ab", id="two"),
-        pytest.param(
-            {"a": ["x", "b"], "b": ["c"], "c": ["a"], "x": []},
-            "abc",
-            id="three, and a way out of them",
-        ),
-        pytest.param({"a": ["b"], "b": ["c"], "c": ["b"]}, "", id="others that it waits for"),
-        pytest.param({"a": ["a", "b"], "b": ["a"]}, "ab", id="a circle beside a hold"),
-        pytest.param({"a": ["b", "c"], "b": ["a"], "c": ["a"]}, "abc", id="two that share one"),
-        pytest.param(
-            {"a": ["b"], "d": ["b"], "c": ["a", "d"], "b": ["c"]},
-            "abcd",
-            id="two that share a way",
-        ),
+        pytest.param((), {}, (DONE,), id="it had completed, and is gone"),
+        pytest.param((ANOTHER,), {}, (DONE,), id="it had completed, and another one has its name"),
+        pytest.param((DONE,), {}, (DONE,), id="it has completed"),
+        pytest.param((A,), {}, (A,), id="it had completed, and is to run again, or does"),
+        pytest.param((FAILED,), {}, (FAILED,), id="it had completed, and has failed when it ran again"),
+        pytest.param((FAILED,), RESOLVED, (FAILED, replace(B, state=State.FAILED)), id="any end will do"),
+        pytest.param((A, B), RESOLVED, (A, B), id="any end will do, and both run again"),
     ],
 )
-def test_circles(edges: dict[str, list[str]], expected: str) -> None:
-    found = dependencies.circles("a", lambda name: edges.get(name, []))
-    assert found.keys() == set(expected)
-    for name, way in found.items():
-        assert way[0] == way[-1] == name
-        assert all(other in edges[each] for each, other in pairwise(way)), "each waits for the next"
-        assert len(way) <= len(edges) * 2
+def test_a_rerun_keeps_what_was_met_but_of_those_that_are_there_it_knows_what_they_are_now(
+    there: tuple[Dependency, ...], wants: dict[str, Any], kept: tuple[Dependency, ...]
+) -> None:
+    known = (DONE, replace(B, state=State.FAILED))
+    over = task(State.EXCEPTION, wants={"dependencies": ("a", "b"), "rerun": 1, **wants}, dependencies=known)
+    assert written(decide(snapshot(over, dependencies=there), NOW)).dependencies == kept
+
+
+def test_what_was_released_is_released_when_it_runs_again() -> None:
+    """A second approval is asked for by `release: false` in the edit that asks for the rerun."""
+    for release, state in ((True, State.CLAIMED), (False, State.UNSCHEDULED)):
+        wants = {"dependencies": ("hello",), "rerun": 1, "release": release}
+        over = task(State.COMPLETED, wants=wants, completed_at=NOW)
+        again = written(decide(snapshot(over), NOW))
+        assert written(decide(snapshot(replace(over, status=again), live=live(None)), NOW)).state is state

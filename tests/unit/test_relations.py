@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from taskyard.cluster import TASKS
 from taskyard.core import dependencies
-from taskyard.core.model import Dependency
+from taskyard.core.model import Dependency, Task
 from tests.unit.build import snapshot, task
 from tests.unit.world import NAMESPACE, Operator, World
 
@@ -137,6 +137,140 @@ async def test_whoever_holds_one_of_a_circle_may_mend_it() -> None:
     world.edit_spec("held", suspend=False)
     await operator.settle()
     assert world.status("held")["reason"] == "DependencyPending"
+
+
+@pytest.mark.parametrize("order", [("held", "other"), ("other", "held")])
+async def test_one_that_is_held_is_in_a_circle_whoever_came_first(order: tuple[str, str]) -> None:
+    """The other says so; the one that is held is given time to be mended, or says so when it is let go."""
+    world = World()
+    operator = await world.operator()
+    for name in order:
+        [other] = {*order} - {name}
+        await world.submit(name, dependencies=[other], suspend=name == "held", onDependencyFailure="Wait")
+        await operator.settle()
+    assert (world.status("held")["state"], world.status("other")["state"]) == ("Unscheduled", "Exception")
+    world.edit_spec("held", suspend=False)
+    await operator.settle()
+    assert world.status("held")["message"] == "its dependencies form a circle: `held` → `other` → `held`"
+
+
+async def test_whoever_finds_a_circle_tells_those_too_that_wait_for_one_that_is_held() -> None:
+    world = World()
+    operator = await world.operator()
+    for name, other in (("a", "b"), ("b", "c"), ("c", "a")):
+        await world.submit(name, dependencies=[other], suspend=name == "b", onDependencyFailure="Wait")
+        await operator.settle()
+    assert [world.status(name)["state"] for name in "abc"] == ["Exception", "Unscheduled", "Exception"]
+
+
+async def test_what_was_a_circle_is_none_when_one_of_it_was_made_again() -> None:
+    world = World()
+    operator = await world.operator()
+    await world.submit("held", dependencies=["other"], suspend=True, onDependencyFailure="Wait")
+    await world.submit("other", dependencies=["held"])
+    await operator.settle()
+    world.cluster.remove(TASKS, NAMESPACE, "other")
+    await world.submit("other", suspend=True)
+    world.edit_spec("held", suspend=False)
+    await operator.loop.step(world.task("held")["metadata"]["uid"])
+    assert world.status("held")["reason"] == "DependencyPending", (
+        "before anybody has looked for the first one"
+    )
+    await operator.settle()
+    assert world.status("held")["reason"] == "DependencyPending"
+
+
+async def test_what_was_a_circle_is_none_when_one_of_it_is_released() -> None:
+    world = World()
+    operator = await world.operator()
+    for name, other in (("a", "b"), ("b", "a")):
+        await world.submit(name, dependencies=[other], suspend=True)
+    await operator.settle()
+    world.edit_spec("b", suspend=False, release=True)
+    await operator.settle()
+    world.edit_spec("a", suspend=False)
+    await operator.settle()
+    assert (world.status("a")["reason"], world.status("b")["state"]) == ("DependencyPending", "Claimed")
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(
+    "wants",
+    [
+        pytest.param({"requires": "AllResolved"}, id="AllResolved"),
+        pytest.param({"onDependencyFailure": "Wait"}, id="Wait"),
+        pytest.param({}, id="Fail"),
+    ],
+)
+async def test_an_operator_that_ends_between_two_verdicts_leaves_nobody_in_a_circle(
+    wants: dict[str, str], size: int
+) -> None:
+    """Each of them dies as soon as it has resolved one; and what it resolved is enough for the next to go on."""
+    world = World()
+    operator = await world.operator()
+    names = "abc"[:size]
+    for number, name in enumerate(names):
+        await world.submit(name, dependencies=[names[(number + 1) % size]], **wants)
+        if number < size - 1:
+            await operator.settle()
+    for life in range(size):
+        if life:
+            operator.is_deaf = True
+            operator = await world.operator(f"op-{life + 1}")
+        ended = sum(world.status(name).get("state") == "Exception" for name in names)
+        while sum(world.status(name).get("state") == "Exception" for name in names) == ended:
+            assert not operator.cache.dirty.is_idle, "somebody is left in it"
+            uid = await operator.cache.dirty.take()
+            await operator.loop.step(uid)
+            operator.cache.dirty.done(uid)
+    said = [world.status(name)["message"] for name in names]
+    assert said[0] == f"its dependencies form a circle: {' → '.join(f'`{each}`' for each in names + 'a')}"
+    assert all("form a circle" in each for each in said)
+
+
+async def test_a_circle_of_hundreds_costs_each_of_them_a_look_and_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One way to find it for all of them: as long a way kept for each would be more than an operator has."""
+    looks = Counter[str]()
+    leads_to = dependencies.leads_to
+
+    def counted(task: Task, named: Callable[[str], Task | None]) -> Iterator[Task]:
+        looks[task.name] += 1
+        return leads_to(task, named)
+
+    monkeypatch.setattr(dependencies, "leads_to", counted)
+    world = World()
+    for number in range(400):
+        await world.submit(f"task-{number}", dependencies=[f"task-{(number + 1) % 400}"])
+    operator = await world.operator()
+    await operator.settle(rounds=4000)
+    messages = [world.status(f"task-{number}")["message"] for number in range(400)]
+    assert all("form a circle: `task-" in each and " more … " in each for each in messages)
+    assert max(len(each) for each in messages) < 200
+    assert looks.total() <= 2 * 400
+
+
+async def test_what_was_submitted_while_nobody_acted_is_searched_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A long chain, and each of it new: nobody walks all the way for each of them."""
+    looks = Counter[str]()
+    leads_to = dependencies.leads_to
+
+    def counted(task: Task, named: Callable[[str], Task | None]) -> Iterator[Task]:
+        looks[task.name] += 1
+        return leads_to(task, named)
+
+    monkeypatch.setattr(dependencies, "leads_to", counted)
+    world = World()
+    for number in range(300):
+        depends = {"dependencies": [f"task-{number - 1}"]} if number else {"suspend": True}
+        await world.submit(f"task-{number}", **depends)
+    operator = await world.operator()
+    await operator.settle(rounds=3000)
+    assert {world.status(f"task-{number}")["state"] for number in range(300)} == {"Unscheduled"}
+    assert max(looks.values()) == 1
 
 
 async def test_in_a_circle_nobody_runs_however_others_end() -> None:
@@ -375,6 +509,69 @@ async def test_a_rerun_does_not_meet_an_end_that_is_over_and_done(others: bool) 
     world.edit_spec("second", rerun=1)
     await operator.settle()
     assert world.status("second")["message"] == "waiting for `first` (not created yet)"
+
+
+@pytest.mark.parametrize("names", ["abc", "cba"])
+async def test_a_rerun_of_a_whole_pipeline_runs_it_in_order(names: str) -> None:
+    """Asked for one after the other, what others wait for first; in the other order the old results count."""
+    world = World()
+    operator = await world.operator()
+    for name, others in (("a", []), ("b", ["a"]), ("c", ["b"])):
+        await world.submit(name, dependencies=others)
+    await operator.settle()
+    for _ in "abc":
+        await complete(world, operator)
+    assert states(world, "abc") == "Completed"
+    for name in names:
+        world.edit_spec(name, rerun=1)
+        await operator.settle()
+    in_order = names == "abc"
+    assert states(world, "bc") == ("Unscheduled" if in_order else "Claimed")
+    for _ in "abc":
+        await complete(world, operator)
+    assert states(world, "abc") == "Completed"
+    assert [world.status(name)["runCount"] for name in "abc"] == [2, 2, 2]
+
+
+async def test_a_rerun_does_not_ask_for_what_had_completed_and_is_gone() -> None:
+    world = World()
+    operator = await world.operator()
+    await world.submit("first")
+    await world.submit("second", dependencies=["first"])
+    await operator.settle()
+    for _ in range(2):
+        await complete(world, operator)
+    world.cluster.remove(TASKS, NAMESPACE, "first")
+    await operator.settle()
+    world.edit_spec("second", rerun=1)
+    await operator.settle()
+    assert world.status("second")["state"] == "Claimed"
+
+
+@pytest.mark.parametrize(
+    ("edits", "expected"),
+    [
+        pytest.param(["cancel"], {"a": "Cancelled", "b": "Exception", "c": "Exception"}, id="only cancelled"),
+        pytest.param(
+            ["suspend", "cancel"], {"a": "Cancelled", "b": "Cancelled", "c": "Cancelled"}, id="held first"
+        ),
+    ],
+)
+async def test_a_chain_is_cancelled_whole_if_it_is_held_first(
+    edits: list[str], expected: dict[str, str]
+) -> None:
+    """As the guide has it: otherwise the end of the first is a verdict on the others, before they are asked to stop."""
+    world = World()
+    operator = await world.operator()
+    await world.submit("a", startDelaySeconds=3600)
+    await world.submit("b", dependencies=["a"])
+    await world.submit("c", dependencies=["b"])
+    await operator.settle()
+    for edit in edits:
+        for name in "abc":
+            world.edit_spec(name, **{edit: True})
+            await operator.settle()
+    assert {name: world.status(name)["state"] for name in "abc"} == expected
 
 
 async def test_what_is_waited_for_outlives_its_time_until_its_end_is_on_record() -> None:

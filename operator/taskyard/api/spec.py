@@ -237,7 +237,9 @@ class TaskSpec(Model):
         False,
         description="Hold the task back while true; what is claimed or runs goes on.",
     )
-    release: bool = Field(False, description="Whatever its dependencies say, it may run.")
+    release: bool = Field(
+        False, description="Whatever its dependencies say, it may run; a rerun too, while this is true."
+    )
     cancel: bool = Field(
         False,
         description="Stop the task: it becomes Cancelled once no pod of it runs. A Task that is Finished stays"
@@ -245,8 +247,9 @@ class TaskSpec(Model):
     )
     rerun: Count = Field(
         0,
-        description="Raise it on a Task that is Finished for a fresh run: budgets start anew, the history is kept."
-        " It needs `cancel: false`, and does nothing on a Task that is not Finished.",
+        description="Raise it above `status.observedRerun`, on a Task that is Finished, for a fresh run: budgets"
+        " start anew, the history is kept. It needs `cancel: false`; on a Task that is not Finished it is used up,"
+        " and does nothing.",
     )
     on_shutdown: OnShutdown | None = Field(
         None,

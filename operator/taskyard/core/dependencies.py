@@ -4,17 +4,18 @@ What was seen is on record in `status.dependencies`, by uid: one that ended as i
 afterwards. A record moves only when a dependency is first seen, comes to its end, or is another one of that name.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from taskyard.core.actions import Ask
-from taskyard.core.model import Dependency, Error, Snapshot, Task, Wait
+from taskyard.core.model import Dependency, Error, Snapshot, Status, Task, Wait
 from taskyard.core.words import ACTIVE_STATES, ErrorCode, OnDependencyFailure, Reason, Requires, State
 
 NAMED_AT_MOST: Final = 8
 """In one sentence; all of them are in `status.dependencies`."""
+
+CIRCLE: Final = "its dependencies form a circle: "
 
 
 def is_met(seen: Dependency, requires: Requires) -> bool:
@@ -84,62 +85,12 @@ def failure(snapshot: Snapshot) -> Error | None:
     if spec.release or spec.suspend:
         return None
     if snapshot.cycle:
-        path = " → ".join(f"`{name}`" for name in snapshot.cycle)
-        return Error(ErrorCode.DEPENDENCY_FAILED, f"its dependencies form a circle: {path}")
+        path = " → ".join(f"`{x}`" if isinstance(x, str) else f"… {x:,} more …" for x in snapshot.cycle)
+        return Error(ErrorCode.DEPENDENCY_FAILED, f"{CIRCLE}{path}")
     failed = _failures(snapshot)
     if not failed or spec.on_dependency_failure is OnDependencyFailure.WAIT:
         return None
     return Error(ErrorCode.DEPENDENCY_FAILED, _joined(failed.values(), len(failed)))
-
-
-def has_waited(task: Task) -> bool:
-    """Whether it has waited for others before, as its status says."""
-    return task.status.reason in {Reason.DEPENDENCY_PENDING, Reason.DEPENDENCY_FAILED}
-
-
-def circles(start: str, waits_for: Callable[[str], Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """For each task in any circle with this one: a way from it, by those that each waits for, back to it.
-
-    One that names itself is held: that is no circle.
-    """
-    awaited_by = defaultdict[str, list[str]](list)
-
-    def onwards(name: str) -> list[str]:
-        others = [other for other in waits_for(name) if other != name]
-        for other in others:
-            awaited_by[other].append(name)
-        return others
-
-    came_from = _reached(start, onwards)
-    leads_to = _reached(start, lambda name: awaited_by[name])
-    found = {}
-    for name in leads_to:
-        there = _way(name, start, leads_to)
-        back = _way(name, start, came_from) if name != start else [start]
-        found[name] = (*there, *reversed(back[:-1]))
-    return found
-
-
-def _reached(start: str, onwards: Callable[[str], Iterable[str]]) -> dict[str, str]:
-    """Whatever can be reached, and from where it was; the start too, if a way leads back to it."""
-    reached: dict[str, str] = {}
-    ahead = [start]
-    while ahead:
-        name = ahead.pop()
-        for other in onwards(name):
-            if other not in reached:
-                reached[other] = name
-                if other != start:
-                    ahead.append(other)
-    return reached
-
-
-def _way(name: str, end: str, by: dict[str, str]) -> list[str]:
-    """Step by step to that end, at least one step."""
-    way = [name, by[name]]
-    while way[-1] != end:
-        way.append(by[way[-1]])
-    return way
 
 
 def waits_for(task: Task) -> Iterable[str]:
@@ -151,9 +102,45 @@ def waits_for(task: Task) -> Iterable[str]:
     return [name for name in task.spec.dependencies if name not in met]
 
 
-def kept(dependencies: tuple[Dependency, ...], requires: Requires) -> tuple[Dependency, ...]:
-    """What a rerun starts from: what ended as it must. The rest is looked at anew."""
-    return tuple(each for each in dependencies if is_met(each, requires))
+def ended_in_circle(status: Status) -> bool:
+    """Whether it was resolved because it waited for itself in the end."""
+    is_failed = status.state is State.EXCEPTION and status.reason == ErrorCode.DEPENDENCY_FAILED
+    return is_failed and (status.message or "").startswith(CIRCLE)
+
+
+def gave_up(task: Task) -> tuple[Dependency, ...]:
+    """Of one that ended in a circle: whom it waited for. Of no other end is that remembered at rest (`parse.task`)."""
+    is_over = task.status.state is State.EXCEPTION and task.spec.rerun <= task.status.observed_rerun
+    return task.status.dependencies if is_over else ()
+
+
+def leads_to(task: Task, named: Callable[[str], Task | None]) -> Iterator[Task]:
+    """Those that a task waits for; or waited for, when it ended because they form a circle.
+
+    So whoever is left of a circle still finds it, from the Tasks alone. But one that runs again since waits for the
+    end of the other as any other does.
+    """
+    for name in waits_for(task):
+        other = named(name)
+        if other is not None and other.uid != task.uid:
+            yield other
+    for each in gave_up(task):
+        other = named(each.name)
+        if other is not None and other.uid == each.uid != task.uid and not _runs_again_since(other, task):
+            yield other
+
+
+def _runs_again_since(task: Task, end: Task) -> bool:
+    began_at, ended_at = task.status.rerun_at, end.status.completed_at
+    return began_at is not None and ended_at is not None and began_at >= ended_at
+
+
+def kept(snapshot: Snapshot) -> tuple[Dependency, ...]:
+    """What a rerun starts from: what ended as it must, as it is now where it is still there. The rest is seen anew."""
+    requires = snapshot.task.spec.requires
+    known = {each.uid: each for each in snapshot.task.status.dependencies if is_met(each, requires)}
+    known |= {each.uid: each for each in snapshot.dependencies if each.uid in known}
+    return tuple(known.values())
 
 
 def released_by(task: Task, other: Task) -> bool:
@@ -214,10 +201,3 @@ def as_seen(task: Task) -> Dependency:
     state = task.status.state
     is_over = state.is_terminal and task.spec.rerun <= task.status.observed_rerun
     return Dependency(task.name, task.uid, state if is_over else None)
-
-
-def is_stuck(task: Task, other: str) -> bool:
-    """Whether a task waits for that other one; or had to give up waiting."""
-    if task.status.state.is_terminal:
-        return task.status.state is State.EXCEPTION
-    return other in waits_for(task)

@@ -371,8 +371,8 @@ class Snapshot:
     """What is there now of the Tasks that it waits for, by their names; those that are not there are left out."""
     absent: frozenset[str] = frozenset()
     """Dependencies that a live read did not find, a moment ago."""
-    cycle: tuple[str, ...] = ()
-    """Names, from this Task by way of its dependencies back to it, if it waits for itself."""
+    cycle: tuple[str | int, ...] = ()
+    """Names, from this Task by way of its dependencies back to it, if it waits for itself; a number: so many more."""
     rivals: tuple[Rival, ...] = ()
     """Others with its `idempotencyKey`."""
     lingering: str | None = None

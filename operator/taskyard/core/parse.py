@@ -6,7 +6,7 @@ from datetime import datetime
 from sys import intern
 from typing import Any, Final
 
-from taskyard.core import clocks, definitions, logs, manifest, parse_spec
+from taskyard.core import clocks, definitions, dependencies, logs, manifest, parse_spec
 from taskyard.core.model import (
     Bound,
     Container,
@@ -250,6 +250,7 @@ def _resolved(status: Status) -> Status:
         claimed_at=status.claimed_at,
         started_at=status.started_at,
         completed_at=status.completed_at,
+        dependencies=status.dependencies if dependencies.ended_in_circle(status) else (),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from taskyard.core import clocks, dependencies, logs, say
 from taskyard.core.actions import Decision, DeleteTask, ReadLog
-from taskyard.core.model import Snapshot, Status, Task
+from taskyard.core.model import Snapshot, Status
 from taskyard.core.words import State
 
 KEPT_FOR_OTHERS: Final = timedelta(minutes=1)
@@ -21,7 +21,7 @@ def of_resolved(snapshot: Snapshot, now: datetime) -> Decision:
     if task.deleting:
         return say.NOTHING
     if task.spec.rerun > task.status.observed_rerun:
-        return say.write(snapshot, run_again(task, now))
+        return say.write(snapshot, run_again(snapshot, now))
     if logs.is_awaited(task.spec, task.status):
         return keep_log(snapshot)
     delete_at = clocks.delete_at(task)
@@ -40,9 +40,9 @@ def keep_log(snapshot: Snapshot) -> Decision:
     return say.write(snapshot, replace(status, log_tail=snapshot.log.tail))
 
 
-def run_again(task: Task, now: datetime) -> Status:
+def run_again(snapshot: Snapshot, now: datetime) -> Status:
     """As new, but for its identity, its history, what it is made of, and dependencies that ended as they must."""
-    status = task.status
+    status = snapshot.task.status
     return Status(
         state=State.PENDING,
         run=status.run + (status.recorded_run is not None),
@@ -50,7 +50,7 @@ def run_again(task: Task, now: datetime) -> Status:
         run_count=status.run_count,
         submitted_at=status.submitted_at,
         rerun_at=now,
-        dependencies=dependencies.kept(status.dependencies, task.spec.requires),
+        dependencies=dependencies.kept(snapshot),
         definition=status.definition,
         runs=status.runs,
     )

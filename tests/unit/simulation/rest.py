@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from taskyard.cluster import PODS
-from taskyard.core import clocks, dependencies, parse, stopping
+from taskyard.core import circles, clocks, dependencies, parse, stopping
 from taskyard.core.actions import Ask, DeleteTask, Look
 from taskyard.core.decide import decide, is_of_run
 from taskyard.core.model import Snapshot
@@ -32,15 +32,19 @@ def check_rest(ground: Ground, lives: Sequence[Life]) -> None:
 
 
 def _nobody_hangs_in_a_circle(ground: Ground) -> None:
-    """Tasks that wait for each other wait for ever, unless somebody holds one of them, who may mend it."""
+    """Tasks that wait for each other wait for ever, unless somebody holds one of them, who may mend it.
+
+    Those that are resolved already, because it is one, leave the others in it: who resolved them may have died since.
+    """
     tasks = {name_of(each): parse.task(each) for each in ground.tasks() if not is_deleting(each)}
 
-    def waits_for(name: str) -> Iterable[str]:
-        return dependencies.waits_for(tasks[name]) if name in tasks and not tasks[name].spec.suspend else ()
+    def leads_to(name: str) -> Iterable[str]:
+        return (other.name for other in dependencies.leads_to(tasks[name], tasks.get))
 
-    for name in tasks:
-        if circle := dependencies.circles(name, waits_for):
-            raise Violation(f"a circle, and nobody says so: {sorted(circle)}")
+    for circle in circles.find(tasks, leads_to):
+        told = (tasks[name].status.state.is_terminal or tasks[name].spec.suspend for name in circle.members)
+        if not all(told):
+            raise Violation(f"a circle, and nobody says so: {sorted(circle.members)}")
 
 
 def _check(ground: Ground, life: Life, task: Object) -> None:
