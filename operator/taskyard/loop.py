@@ -22,7 +22,7 @@ from taskyard.cluster import (
     Rejected,
     Unavailable,
 )
-from taskyard.core import choose, waiting
+from taskyard.core import choose, held, waiting
 from taskyard.core.actions import Ask, Decision, Look, ReadLog
 from taskyard.core.decide import decide
 from taskyard.core.model import Live, Rival, Snapshot
@@ -204,7 +204,7 @@ class Loop:
             return None
         return self._in_line(snapshot)
 
-    def _in_line(self, snapshot: Snapshot) -> Snapshot:
+    def _in_line(self, snapshot: Snapshot) -> Snapshot | None:
         """With whether it is its turn. Whoever waits for nothing but a slot waits in line, and nobody else does."""
         line, task, now = self._cache.line, snapshot.task, self._now()
         if task.status.state.phase is not Phase.WAITING:
@@ -212,13 +212,17 @@ class Loop:
             return snapshot
         if not waiting.is_ready(snapshot, now):
             line.leave(task.uid)
-            return replace(snapshot, holds=choose.standing(task, line.limits))
+            return replace(snapshot, holds=held.standing(task, line.limits))
         since = waiting.eligible_since(snapshot, now)
         lane = choose.lane_of(task, line.limits)
         queue = line.limits.queue(lane) or choose.Queue()
         if line.ask(task.uid, lane, choose.rank(queue, task.spec.priority, since, task.uid), now):
             return snapshot
-        return replace(snapshot, holds=line.waits(task.uid, now), turn_at=line.turn_at(task.uid, now))
+        holds = line.waits(task.uid, now)
+        if not holds:  # so many may go that not all were chosen yet
+            self._cache.dirty.mark(task.uid)
+            return None
+        return replace(snapshot, holds=holds, turn_at=line.turn_at(task.uid, now))
 
     def _announce(self, event: dict[str, Any]) -> None:
         """Off the hot path. Events are a courtesy: what happened is in the status."""
