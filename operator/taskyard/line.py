@@ -7,6 +7,7 @@ whatever became of the task. Who is chosen has a slot at once, before the claim 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -69,6 +70,8 @@ class Line:
         """Why each lane was held at the last look, and when its tasks were last gone through."""
         self._told: dict[str, tuple[tuple[Reason, ...], datetime]] = {}
         """Why each task was held when it was told so; and when the second is over that a rate was to let it go in."""
+        self._overdue: set[str] = set()
+        """Who is to be told another time than that one."""
 
     def limit(self, limits: Limits, starts: Iterable[tuple[Lane, datetime]]) -> None:
         """Other limits hold from now on. `starts`: when tasks were claimed, as far as anybody knows."""
@@ -114,6 +117,14 @@ class Line:
                 del self._used[scope]
             if self.limits.of(scope, lane) is not None:
                 self._touched.add(scope)
+
+    def is_chosen(self, uid: str) -> bool:
+        """Whether it has a slot for a claim that is to come, or may be on its way."""
+        return uid in self._granted
+
+    def wakers(self) -> frozenset[str]:
+        """Those who wake up for everybody who waits for a rate."""
+        return frozenset(uid for uid, _ in self._wakes.values())
 
     def holders(self) -> frozenset[str]:
         """Everybody who has a slot."""
@@ -180,6 +191,7 @@ class Line:
             return
         lane, place = self._places.pop(uid)
         self._told.pop(uid, None)
+        self._overdue.discard(uid)
         key, places = lane.queue_key, self._lanes[lane]
         for sorted_places in (places, self._ranks[key]):
             del sorted_places[bisect_left(sorted_places, place)]
@@ -306,10 +318,17 @@ class Line:
         lane, place = self._places[uid]
         ahead = bisect_left(self._lanes[lane], place)
         told = waits(lane, self._position(lane, place), self.used, self.limits, now, ahead)
-        at = Race(self.used, self.limits, now).next_start(lane, ahead)
-        until = clocks.whole_second(at) + clocks.A_SECOND if at is not None else NEVER
-        self._told[uid] = tuple(each.reason for each in told), until
-        return told
+        reasons = tuple(each.reason for each in told)
+        before, until = self._told.get(uid, ((), NEVER))
+        is_overdue = uid in self._overdue
+        if is_overdue or (Reason.RATE_LIMIT in reasons and Reason.RATE_LIMIT not in before):
+            at = Race(self.used, self.limits, now).next_start(lane, ahead)
+            until = clocks.whole_second(at) + clocks.A_SECOND if at is not None else NEVER
+        self._overdue.discard(uid)
+        self._told[uid] = reasons, until
+        if not is_overdue:
+            return told
+        return tuple(replace(each, is_news=each.reason is Reason.RATE_LIMIT) for each in told)
 
     def turn_at(self, uid: str, now: datetime) -> datetime | None:
         """When it may be its turn though nothing happens: one wakes up for all who wait for the rate of a queue."""
@@ -345,6 +364,7 @@ class Line:
                 overdue.append(first)
             self._seen[lane] = reasons, looked_at
         for uid in overdue[:FEW]:
+            self._overdue.add(uid)
             self._call(uid)
 
     def _position(self, lane: Lane, place: Place) -> int:

@@ -313,7 +313,7 @@ def test_every_reason_that_holds_is_told_in_order() -> None:
         (Reason.KEY_LIMIT, "`team: a` has 2 of 1 at work; number 7 in the queue"),
         (
             Reason.RATE_LIMIT,
-            "the queue `q` starts 1 in 60 s, this one not before 2026-01-01T00:00:40Z; number 7 in the queue",
+            "the queue `q` starts 1 in 60 s; this one not before 2026-01-01T00:00:40Z; number 7 in the queue",
         ),
         (Reason.TYPE_LIMIT, "the TaskDefinition `resize` has 2 of 2 at work; number 7 in the queue"),
         (Reason.OPERATOR_LIMIT, "the operator has 2 of 2 at work; number 7 in the queue"),

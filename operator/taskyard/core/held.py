@@ -50,7 +50,7 @@ def _sentence(reason: Reason, lane: Lane, race: Race, limits: Limits, ahead: int
             assert queue.rate is not None
             rate, at = queue.rate, race.next_start(lane, ahead)
             most = f"{rate.tasks} in {rate.window.total_seconds():.0f} s"
-            until = f", this one not before {clocks.said(clocks.whole_second(at))}" if at is not None else ""
+            until = f"; this one not before {clocks.said(clocks.whole_second(at))}" if at is not None else ""
             return f"the queue `{lane.queue}` starts {most}{until}"
         case Reason.QUEUE_LIMIT:
             return f"the queue `{lane.queue}` has {_of(lane.of_queue, lane, race, limits)} at work"
