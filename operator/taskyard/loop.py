@@ -41,6 +41,9 @@ CLOSES_WITHIN: Final = 5.0
 CLOSING_POLL: Final = 0.05
 ANNOUNCEMENTS_KEPT: Final = 1000
 
+LONGEST_REQUEST: Final = timedelta(seconds=60)
+"""How long the API server works at a request at the most, also when nobody waits for the answer any more."""
+
 
 class Loop:
     """Carries every dirty key one step further, several keys at once, never one key twice at once.
@@ -66,6 +69,8 @@ class Loop:
         self._clock = Clock(cache.dirty.mark)
         self._failures: dict[str, int] = {}
         self._conflicts: dict[str, int] = {}
+        self._unanswered: dict[str, datetime] = {}
+        """When a request for a task that has a slot was last left without an answer: it may have been a claim."""
         self.announcements: deque[dict[str, Any]] = deque()
         self._announced = asyncio.Event()
         self._is_closing = False
@@ -118,13 +123,29 @@ class Loop:
         line = self._cache.line
         try:
             await self._step(uid)
-        except Unavailable:
-            raise  # nobody knows whether it was claimed: it keeps its slot
+            self._unanswered.pop(uid, None)
+        except Unavailable as exc:  # perhaps it was claimed: until somebody knows it keeps its slot
+            if line.is_chosen(uid):
+                await self._see_whether_claimed(uid, exc)
+            raise
         except Exception:
             line.refuse(uid)
             raise
         finally:
             line.settle(self._now())
+
+    async def _see_whether_claimed(self, uid: str, exc: Unavailable) -> None:
+        """What is not, once no request of it can be on its way, gives its slot to others until it is tried again."""
+        task, now = self._cache.task(uid), self._now()
+        if not exc.is_over:
+            self._unanswered[uid] = now
+        sent = self._unanswered.get(uid)
+        if task is None or (sent is not None and now - sent < LONGEST_REQUEST):
+            return
+        with suppress(ClusterError):
+            seen = await self._reads.task(task)
+            if seen is not None and seen.status.state.phase is Phase.WAITING:
+                self._cache.line.refuse(uid)
 
     async def _step(self, uid: str) -> None:
         thought = await self._think(uid)
@@ -201,6 +222,7 @@ class Loop:
             self._clock.set(uid, None)
             self._writes.forget(uid)
             self._conflicts.pop(uid, None)
+            self._unanswered.pop(uid, None)
             return None
         return self._in_line(snapshot)
 
