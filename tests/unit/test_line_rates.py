@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -281,12 +281,12 @@ async def test_a_claim_that_was_taken_though_it_was_said_to_have_failed_keeps_it
     [task] = operator.cache.tasks()
     patch = world.cluster.patch_status
 
-    async def taken(*args: Any) -> Any:
+    async def taken(*args: Any) -> NoReturn:
         await patch(*args)
         raise Unavailable("500", is_over=True)
 
     operator.is_deaf = True
-    world.cluster.patch_status = taken  # type: ignore[method-assign]
+    world.cluster.patch_status = taken  # type: ignore[method-assign, assignment]
     with pytest.raises(Unavailable):
         await operator.loop.step(task.uid)
     assert operator.cache.line.holders() == {task.uid}

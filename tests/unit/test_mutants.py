@@ -29,7 +29,15 @@ def check(folder: Path, caught_by: str) -> subprocess.CompletedProcess[str]:
             # Tables need no plugin and no setting; without them it starts in half the time.
             plain = ("-c", os.devnull, f"--rootdir={ROOT}", "--import-mode=importlib")
             command = ["pytest", "-q", "-x", "-p", "no:cacheprovider", *plain, *tables]
-        case "claims" | "found_by_simulation" | "dependencies" | "definitions" | "relations":
+        case (
+            "claims"
+            | "found_by_simulation"
+            | "dependencies"
+            | "definitions"
+            | "relations"
+            | "choose"
+            | "line_rates"
+        ):
             # A crowd takes its time, and catches nothing that the others do not.
             few = ("-k", "not fan_in")
             command = ["pytest", "-q", "-x", *alone, *few, f"{ROOT}/tests/unit/test_{caught_by}.py"]
