@@ -234,7 +234,7 @@ class Line:
             if uid != asking:
                 self._call(uid)
         for key in rated:
-            self._have_woken(key, now)
+            self._have_woken(key, asking, now)
 
     def _waiting_for(self, touched: set[Scope], asking: str | None, now: datetime) -> dict[Lane, list[Place]]:
         """Those of which somebody might go; nobody looks at them while what they wait for has no room."""
@@ -253,7 +253,7 @@ class Line:
             return set(self._starts)
         return {(scope[1], scope[2]) for scope in touched if scope[0] == "queue"} & self._starts.keys()
 
-    def _have_woken(self, key: QueueKey, now: datetime) -> None:
+    def _have_woken(self, key: QueueKey, asking: str | None, now: datetime) -> None:
         """Somebody who waits behind a rate, and no more than one, wakes up when it lets the next one go."""
         if key not in self._starts or not (places := self._ranks.get(key)):
             return
@@ -262,7 +262,8 @@ class Line:
         uid, due = self._wakes.get(key, (places[0][1], NEVER))
         if at is not None and at < due:
             self._wakes[key] = uid, at
-            self._call(uid)
+            if uid != asking:  # it is told in a moment
+                self._call(uid)
 
     def _let_starts_pass(self, key: QueueKey, now: datetime) -> None:
         """Those that the window has left are forgotten. None was later than now: the clock may have been set back."""
