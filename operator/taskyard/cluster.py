@@ -97,11 +97,15 @@ class Rejected(ClusterError):
 
 
 class Unavailable(ClusterError):
-    """No answer, or "not now": try again, not before `after` seconds."""
+    """No answer, or "not now": try again, not before `after` seconds.
 
-    def __init__(self, message: str, *, after: float = 0.0) -> None:
+    `is_over`: the API server has said so itself, and what was not done by then will not be.
+    """
+
+    def __init__(self, message: str, *, after: float = 0.0, is_over: bool = False) -> None:
         super().__init__(message)
         self.after = after
+        self.is_over = is_over
 
 
 class Cluster(Protocol):
@@ -294,7 +298,9 @@ def error(code: int, status: Json, headers: Mapping[str, str]) -> ClusterError:
     # 401: a token that is being rotated. 410: a list that took too long to page through. Below 400: no JSON.
     if code in {401, 410, 429} or code >= 500 or code < 400:
         seconds = headers.get("Retry-After", "")
-        return Unavailable(message, after=float(seconds) if seconds.isdigit() else 0.0)
+        # A proxy in between answers without a Status; and a 504 is told of what may be at work still.
+        is_over = status.get("kind") == "Status" and code != 504
+        return Unavailable(message, after=float(seconds) if seconds.isdigit() else 0.0, is_over=is_over)
     # A policy's denial is a 422 by default, a webhook's a 400 without that reason: both may pass one day.
     is_policy = "ValidatingAdmissionPolicy" in message
     return Rejected(message, malformed=not is_policy and (code == 422 or reason == "BadRequest"))

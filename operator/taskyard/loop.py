@@ -22,7 +22,7 @@ from taskyard.cluster import (
     Rejected,
     Unavailable,
 )
-from taskyard.core import choose, waiting
+from taskyard.core import choose, held, waiting
 from taskyard.core.actions import Ask, Decision, Look, ReadLog
 from taskyard.core.decide import decide
 from taskyard.core.model import Live, Rival, Snapshot
@@ -40,6 +40,9 @@ MOST_READS: Final = 8
 CLOSES_WITHIN: Final = 5.0
 CLOSING_POLL: Final = 0.05
 ANNOUNCEMENTS_KEPT: Final = 1000
+
+LONGEST_REQUEST: Final = timedelta(seconds=60)
+"""How long the API server works at a request at the most, also when nobody waits for the answer any more."""
 
 
 class Loop:
@@ -66,6 +69,8 @@ class Loop:
         self._clock = Clock(cache.dirty.mark)
         self._failures: dict[str, int] = {}
         self._conflicts: dict[str, int] = {}
+        self._unanswered: dict[str, datetime] = {}
+        """When a request for a task that has a slot was last left without an answer: it may have been a claim."""
         self.announcements: deque[dict[str, Any]] = deque()
         self._announced = asyncio.Event()
         self._is_closing = False
@@ -118,13 +123,29 @@ class Loop:
         line = self._cache.line
         try:
             await self._step(uid)
-        except Unavailable:
-            raise  # nobody knows whether it was claimed: it keeps its slot
+            self._unanswered.pop(uid, None)
+        except Unavailable as exc:  # perhaps it was claimed: until somebody knows it keeps its slot
+            if line.is_chosen(uid):
+                await self._see_whether_claimed(uid, exc)
+            raise
         except Exception:
             line.refuse(uid)
             raise
         finally:
             line.settle(self._now())
+
+    async def _see_whether_claimed(self, uid: str, exc: Unavailable) -> None:
+        """What is not, once no request of it can be on its way, gives its slot to others until it is tried again."""
+        task, now = self._cache.task(uid), self._now()
+        if not exc.is_over:
+            self._unanswered[uid] = now
+        sent = self._unanswered.get(uid)
+        if task is None or (sent is not None and now - sent < LONGEST_REQUEST):
+            return
+        with suppress(ClusterError):
+            seen = await self._reads.task(task)
+            if seen is not None and seen.status.state.phase is Phase.WAITING:
+                self._cache.line.refuse(uid)
 
     async def _step(self, uid: str) -> None:
         thought = await self._think(uid)
@@ -201,10 +222,11 @@ class Loop:
             self._set_clock(uid, self._cache.rest_at(uid, self._now()))
             self._writes.forget(uid)
             self._conflicts.pop(uid, None)
+            self._unanswered.pop(uid, None)
             return None
         return self._in_line(snapshot)
 
-    def _in_line(self, snapshot: Snapshot) -> Snapshot:
+    def _in_line(self, snapshot: Snapshot) -> Snapshot | None:
         """With whether it is its turn. Whoever waits for nothing but a slot waits in line, and nobody else does."""
         line, task, now = self._cache.line, snapshot.task, self._now()
         if task.status.state.phase is not Phase.WAITING:
@@ -212,13 +234,17 @@ class Loop:
             return snapshot
         if not waiting.is_ready(snapshot, now):
             line.leave(task.uid)
-            return replace(snapshot, holds=choose.standing(task, line.limits))
+            return replace(snapshot, holds=held.standing(task, line.limits))
         since = waiting.eligible_since(snapshot, now)
         lane = choose.lane_of(task, line.limits)
         queue = line.limits.queue(lane) or choose.Queue()
         if line.ask(task.uid, lane, choose.rank(queue, task.spec.priority, since, task.uid), now):
             return snapshot
-        return replace(snapshot, holds=line.waits(task.uid, now), turn_at=line.turn_at(task.uid, now))
+        holds = line.waits(task.uid, now)
+        if not holds:  # so many may go that not all were chosen yet
+            self._cache.dirty.mark(task.uid)
+            return None
+        return replace(snapshot, holds=holds, turn_at=line.turn_at(task.uid, now))
 
     def _announce(self, event: dict[str, Any]) -> None:
         """Off the hot path. Events are a courtesy: what happened is in the status."""

@@ -149,7 +149,7 @@ def test_k1_every_reason_why_a_task_does_not_run_is_told_in_order(kubectl: Kubec
     assert reasons(behind) == ["QueueLimit", "KeyLimit"]
     assert behind["waiting"][1]["message"] == "`team: a` has 1 of 1 at work; number 1 in the queue"
     too_fast = kubectl.until("too-fast", "RateLimit", ".status.reason")
-    assert "the queue `slow` starts 1 in 3600 s; the next one not before 20" in too_fast["message"]
+    assert "the queue `slow` starts 1 in 3600 s; this one not before 20" in too_fast["message"]
     everything = kubectl.until("everything", "Suspended", ".status.reason")
     assert reasons(everything) == ["Suspended", "DependencyPending", "NotBefore", "QueuePaused"]
     assert reasons(kubectl.until("homeless", "QueueLimit", ".status.reason")) == ["QueueLimit"]

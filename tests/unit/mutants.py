@@ -14,6 +14,8 @@ RIVALS: Final = "rivals"
 SLOTS: Final = "slots"
 DUPLICATES: Final = "duplicates"
 KUEUE: Final = "kueue"
+CHOOSE: Final = "choose"
+LINE_RATES: Final = "line_rates"
 
 
 @dataclass(frozen=True)
@@ -435,5 +437,40 @@ MUTANTS: Final = (
         "if absolute in own}",
         "if absolute in inherited}",
         DEFINITIONS,
+    ),
+    Mutant(
+        "slots are compared where nothing is short of them",
+        "choose",
+        "if not self._is_last(OPERATOR, lane):",
+        "if self._limits.operator is None:",
+        CHOOSE,
+    ),
+    Mutant(
+        "a limit that is lowered does not hold for whoever was chosen before",
+        "line",
+        "most is not None and used > most for",
+        "most is not None and used > most + 99 for",
+        LINE_RATES,
+    ),
+    Mutant(
+        "a start that is known by its second counts from the beginning of it",
+        "line",
+        "is_known else at + clocks.A_SECOND",
+        "is_known else at",
+        LINE_RATES,
+    ),
+    Mutant(
+        "of many that may go at once, those who were not chosen at once are forgotten",
+        "line",
+        "if len(chosen) == AT_ONCE:",
+        "if len(chosen) > AT_ONCE:",
+        LINE_RATES,
+    ),
+    Mutant(
+        "a slot is given away while a claim for it may be on its way",
+        "loop",
+        "now - sent < LONGEST_REQUEST",
+        "now < sent",
+        LINE_RATES,
     ),
 )

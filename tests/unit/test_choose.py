@@ -11,20 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskyard.core.choose import (
+    AT_ONCE,
     OPERATOR,
     Lane,
     Limits,
     Queue,
     Race,
-    Rank,
     Rate,
     Scope,
     Used,
     choose,
     next_start,
     rank,
-    waits,
 )
+from taskyard.core.held import waits
+from taskyard.core.turns import Rank
 from taskyard.core.words import Reason
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,11 +62,10 @@ def one_after_another(
     """Who goes when each ends before the next is chosen, so that there is one slot each time."""
     left, turns, went = {lane: list(tasks) for lane, tasks in waiting.items()}, dict[Scope, float](), []
     for _ in range(count):
-        race = Race(Used(turns=turns), limits, NOW)
-        lane = min((each for each in left if left[each]), key=lambda each: race.turn(each, left[each][0][0]))
-        went.append(left[lane].pop(0)[1])
-        race.start(lane)
-        turns |= race.turns
+        [uid], now_at = choose(left, Used(turns=turns), limits, NOW, most=1)
+        turns |= now_at
+        went.append(uid)
+        next(tasks for tasks in left.values() if tasks and tasks[0][1] == uid).pop(0)
     return went
 
 
@@ -163,16 +163,14 @@ def test_whoever_rested_has_saved_no_turns() -> None:
         race = Race(Used(turns=turns), limits(), NOW)
         race.start(A)
         turns |= race.turns
-    race = Race(Used(turns=turns), limits(), NOW)
-    waiting = {A: in_order(*"1" * 9), B: in_order(*"2" * 9)}
+    waiting = {A: in_order(*(f"a{n}" for n in range(9))), B: in_order(*(f"b{n}" for n in range(9)))}
     went = []
     for _ in range(6):
-        race = Race(Used(turns=turns), limits(), NOW)
-        lane = min(waiting, key=lambda each: race.turn(each, (0.0, 0.0, "")))
-        went.append(lane.share)
-        race.start(lane)
-        turns |= race.turns
-    assert Counter(went) == {"a": 3, "b": 3}
+        [uid], now_at = choose(waiting, Used(turns=turns), limits(), NOW, most=1)
+        turns |= now_at
+        went.append(uid)
+        waiting = {lane: [each for each in tasks if each[1] != uid] for lane, tasks in waiting.items()}
+    assert Counter(each[0] for each in went) == {"a": 3, "b": 3}
 
 
 def test_namespaces_share_the_operator_by_their_weights() -> None:
@@ -180,6 +178,94 @@ def test_namespaces_share_the_operator_by_their_weights() -> None:
     waiting = {one: in_order(*"1" * 40), two: in_order(*"2" * 40)}
     shared = Limits(operator=9, namespace_weights={"two": 2})
     assert Counter(who(waiting, Used(), shared, NOW)) == {"1": 3, "2": 6}
+
+
+T = "ClusterTaskDefinition", "", "render"
+
+
+def starts_one_by_one(waiting: Mapping[Lane, str], busy: list[Lane], limits: Limits, count: int) -> str:
+    """Who goes each time when there is room for one more, and it ends before the next one."""
+    turns, went = dict[Scope, float](), ""
+    for number in range(count):
+        tasks = {lane: [((0.0, float(number), name), name)] for lane, name in waiting.items()}
+        [uid], now_at = choose(tasks, Used(at_work(*busy).slots, turns), limits, NOW, most=1)
+        turns |= now_at
+        went += uid
+    return went
+
+
+@pytest.mark.parametrize(
+    ("lanes", "busy", "limits"),
+    [
+        pytest.param(
+            (Lane("big", "default", type=T), Lane("small", "default", type=T)),
+            [Lane("big", "default")],
+            Limits(types={T: 1}),
+            id="of a type, between namespaces",
+        ),
+        pytest.param(
+            (Lane("big", "default", type=T), Lane("small", "default", type=T)),
+            [Lane("big", "default")],
+            Limits(types={T: 1}, operator=9),
+            id="of a type, while the operator has many",
+        ),
+        pytest.param(
+            (Lane("ns", "default", type=T), Lane("ns", "q", type=T)),
+            [Lane("ns", "default")],
+            Limits(queues={QUEUE: Queue()}, types={T: 1}),
+            id="of a type, between queues",
+        ),
+        pytest.param(
+            (A, B), [A], limits(rate=Rate(1, timedelta(seconds=9))), id="of a rate, between tenants"
+        ),
+        pytest.param(
+            (A, B),
+            [A],
+            limits(rate=Rate(1, timedelta(seconds=9)), max_concurrent=9),
+            id="of a rate, while the queue has many",
+        ),
+    ],
+)
+def test_a_long_task_takes_no_turn(lanes: tuple[Lane, Lane], busy: list[Lane], limits: Limits) -> None:
+    """Not where it takes nothing of what the others wait for."""
+    went = starts_one_by_one(dict(zip(lanes, ("a", "b"), strict=True)), busy, limits, 100)
+    assert Counter(went) == {"a": 50, "b": 50}
+
+
+@pytest.mark.parametrize(
+    ("lanes", "busy", "limits"),
+    [
+        pytest.param((A, B), [A], limits(max_concurrent=2), id="of a queue, to a tenant"),
+        pytest.param(
+            (A, B), [A], Limits(queues={QUEUE: Queue()}, operator=2), id="of the operator, to a tenant"
+        ),
+        pytest.param(
+            (A, Lane("ns", "default")),
+            [A],
+            Limits(queues={QUEUE: Queue()}, operator=2),
+            id="of the operator, to a queue",
+        ),
+        pytest.param(
+            (A, Lane("two", "default")),
+            [A],
+            Limits(queues={QUEUE: Queue()}, operator=2),
+            id="of the operator, to a namespace",
+        ),
+    ],
+)
+def test_the_last_slot_goes_to_whoever_has_the_fewest(
+    lanes: tuple[Lane, Lane], busy: list[Lane], limits: Limits
+) -> None:
+    """Whoever has long tasks does not come to have all slots."""
+    went = starts_one_by_one(dict(zip(lanes, ("a", "b"), strict=True)), busy, limits, 10)
+    assert went == "b" * 10
+
+
+def test_no_more_are_chosen_than_asked_for() -> None:
+    waiting = {A: in_order(*"12345"), B: in_order(*"6789")}
+    first, _ = choose(waiting, Used(), limits(), NOW, most=4)
+    assert sorted(first) == ["1", "2", "6", "7"], "and they are those whose turn it is"
+    assert len(who({A: in_order(*map(str, range(999)))}, Used(), limits(), NOW)) == AT_ONCE
 
 
 @pytest.mark.parametrize(
@@ -193,6 +279,9 @@ def test_namespaces_share_the_operator_by_their_weights() -> None:
         pytest.param([30], 1, 30, id="whoever goes now counts"),
         pytest.param([], 2, 60, id="a whole window after those that go now"),
         pytest.param([50, 40, 30], 0, 20, id="a rate that was lowered"),
+        pytest.param([50, 30], 2, 70, id="two windows on, when the first of them has left both"),
+        pytest.param([30], 4, 120, id="or after those that went in the first"),
+        pytest.param([50, 30], -1, None, id="one of them that was to go does not count for itself"),
     ],
 )
 def test_when_the_rate_lets_another_start(starts: list[float], more: int, expected: float | None) -> None:
@@ -224,7 +313,7 @@ def test_every_reason_that_holds_is_told_in_order() -> None:
         (Reason.KEY_LIMIT, "`team: a` has 2 of 1 at work; number 7 in the queue"),
         (
             Reason.RATE_LIMIT,
-            "the queue `q` starts 1 in 60 s; the next one not before 2026-01-01T00:00:40Z; number 7 in the queue",
+            "the queue `q` starts 1 in 60 s; this one not before 2026-01-01T00:00:40Z; number 7 in the queue",
         ),
         (Reason.TYPE_LIMIT, "the TaskDefinition `resize` has 2 of 2 at work; number 7 in the queue"),
         (Reason.OPERATOR_LIMIT, "the operator has 2 of 2 at work; number 7 in the queue"),

@@ -69,6 +69,23 @@ def test_what_is_too_large_for_etcd_will_be_so_the_next_time() -> None:
     assert found.malformed
 
 
+@pytest.mark.parametrize(
+    ("code", "body", "is_over"),
+    [
+        pytest.param(500, {"kind": "Status", "message": "failed calling webhook"}, True, id="not done"),
+        pytest.param(429, {"kind": "Status"}, True, id="not begun"),
+        pytest.param(504, {"kind": "Status"}, False, id="the API server has not waited for its end"),
+        pytest.param(503, {}, False, id="somebody in between does not know"),
+    ],
+)
+def test_what_is_over_is_told_from_what_may_be_on_its_way(
+    code: int, body: dict[str, str], is_over: bool
+) -> None:
+    found = error(code, body, {})
+    assert isinstance(found, Unavailable)
+    assert found.is_over is is_over
+
+
 def test_the_server_says_when_to_come_back() -> None:
     found = error(429, {}, {"Retry-After": "7"})
     assert isinstance(found, Unavailable)

@@ -167,9 +167,7 @@ async def test_a_rate_lets_one_after_another_go_and_says_until_when() -> None:
     await operator.settle()
     assert len(claimed(world)) == 2
     [waiting] = [name for name in "abcde" if "number 1 in" in world.status(name).get("message", "")]
-    said = (
-        "the queue `q` starts 2 in 60 s; the next one not before 2026-01-01T00:02:00Z; number 1 in the queue"
-    )
+    said = "the queue `q` starts 2 in 60 s; this one not before 2026-01-01T00:02:00Z; number 1 in the queue"
     assert waits(world, waiting) == [("RateLimit", said)]
     world.later(59)
     operator.mark_all()
@@ -259,6 +257,11 @@ async def test_a_priority_that_is_raised_goes_first() -> None:
     [
         pytest.param(Rejected("denied", malformed=False), {"b"}, id="a claim that is refused frees its slot"),
         pytest.param(Unavailable("no answer"), set(), id="one without an answer may have been taken"),
+        pytest.param(
+            Unavailable("failed calling webhook", is_over=True),
+            {"b"},
+            id="one that was answered, and was not taken, frees its slot until it is tried again",
+        ),
     ],
 )
 async def test_a_claim_that_fails(error: Exception, others: set[str]) -> None:

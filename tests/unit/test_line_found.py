@@ -28,6 +28,22 @@ def consistent(line: Line) -> None:
     assert not line._places.keys() & line._slots.keys()
     assert line._granted.keys() <= line._slots.keys()
     assert {uid for places in line._lanes.values() for _, uid in places} == line._places.keys()
+    assert sorted(place for places in line._ranks.values() for place in places) == sorted(
+        place for _, place in line._places.values()
+    )
+    assert line._going == Counter(line._slots[uid].queue_key for uid in line._granted)
+    assert {uid for uid, _ in line._wakes.values()} <= line._places.keys()
+
+
+def within_limits(line: Line, lane: Lane, now: datetime) -> None:
+    """Whoever may go is one of no more than there are to be, also if there were to be more when it was chosen."""
+    for scope in lane.scopes:
+        most = line.limits.of(scope, lane)
+        assert most is None or line._used[scope] <= most
+    queue = line.limits.queue(lane)
+    if queue is not None and queue.rate is not None:
+        recent = [at for at in line._starts[lane.queue_key] if at > now - queue.rate.window]
+        assert len(recent) + line._going[lane.queue_key] <= queue.rate.tasks
 
 
 STEPS = st.lists(
@@ -48,7 +64,8 @@ def test_whatever_happens_slots_are_those_that_are_held(steps: list[Any]) -> Non
         now += timedelta(seconds=1)
         match what:
             case "ask":
-                line.ask(uid, lane, (float(number), 0.0, uid), now)
+                if line.ask(uid, lane, (float(number), 0.0, uid), now):
+                    within_limits(line, lane, now)
             case "take":
                 line.take(uid, lane)
             case "free":

@@ -4,20 +4,23 @@ Tasks wait in lanes. All tasks of a lane take the same slots (of their queue, th
 so what holds the first of them holds all: no choice looks at more than the first of each lane, however many wait.
 
 Between lanes it goes by turns, three times over: between namespaces, between the queues of a namespace, and between
-the tenants of a queue. Each time whoever has the fewest slots for its weight goes first; of those that have as many,
-whoever went least lately, by its weight. Within a tenant the rank decides: see `rank`.
+the tenants of a queue. Each time whoever went least lately goes first, by its weight. Slots are compared where they
+are short: the last one that is left, of the operator or of a queue, goes to whoever has the fewest for its weight.
+Anywhere else it does not matter who has how many: a long task takes nothing from those who wait for a rate, or for a
+type. Within a tenant the rank decides: see `rank`.
 """
 
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final, NamedTuple
 
-from taskyard.core import clocks
-from taskyard.core.model import Task, Wait
+from taskyard.core.model import Task
 from taskyard.core.spec import DefinitionRef
+from taskyard.core.turns import Group, Rank, Turn
 from taskyard.core.words import DefinitionKind, Reason
 
 DEFAULT_QUEUE: Final = "default"
@@ -26,16 +29,16 @@ DEFAULT_QUEUE: Final = "default"
 AGEING: Final = timedelta(seconds=60)
 """How long a task waits, where its queue does not say, to make up for one point of priority."""
 
-Rank = tuple[float, float, str]
+AT_ONCE: Final = 64
+"""How many are chosen in one step: many thousands, let go together, are not to hold up everybody else."""
+
+Place = tuple[Rank, str]
 QueueKey = tuple[str, str]
 """Namespace and name."""
 
 Key = tuple[str, str, str]
 Scope = tuple[str, ...]
 """What has slots: `("queue", namespace, name)` and the like."""
-
-PLACE: Final = "; number "
-"""What the place of a task in its queue is told with. It is true when it is written, and no reason to write again."""
 
 OPERATOR: Final[Scope] = ("operator",)
 
@@ -63,8 +66,7 @@ class Queue:
     max_per_share: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(NamedTuple):
     """What a task takes a slot of."""
 
     namespace: str
@@ -112,6 +114,18 @@ class Limits:
         found = self.queues.get(lane.queue_key)
         return _NO_LIMITS if found is None and lane.queue == DEFAULT_QUEUE else found
 
+    def window(self, key: QueueKey) -> timedelta:
+        """How long the rate of a queue looks back; not at all where it has none."""
+        queue = self.queues.get(key)
+        return queue.rate.window if queue is not None and queue.rate is not None else timedelta()
+
+    def weight_of_namespace(self, lane: Lane) -> int:
+        return self.namespace_weights.get(lane.namespace, 1)
+
+    def weight_of_share(self, lane: Lane) -> int:
+        queue = self.queue(lane)
+        return queue.weights.get(lane.share, 1) if queue is not None else 1
+
     def of(self, scope: Scope, lane: Lane) -> int | None:
         """How many slots there are of one of the scopes of this lane."""
         match scope[0]:
@@ -129,7 +143,6 @@ class Limits:
                 return None
 
 
-_NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _NO_LIMITS: Final = Queue()
 
 
@@ -142,6 +155,8 @@ class Used:
     """How often somebody went, by its weight; for whoever rests it counts as if it had gone as often as the others."""
     starts: Mapping[tuple[str, str], Sequence[datetime]] = field(default_factory=dict)
     """The latest last."""
+    going: Mapping[QueueKey, int] = field(default_factory=dict)
+    """Who was chosen in each queue and has not started yet: it may any moment."""
 
 
 def lane_of(task: Task, limits: Limits) -> Lane:
@@ -177,25 +192,16 @@ def rank(queue: Queue, priority: int, eligible_since: datetime, uid: str) -> Ran
 
 
 def choose(
-    waiting: Mapping[Lane, Sequence[tuple[Rank, str]]], used: Used, limits: Limits, now: datetime
+    waiting: Mapping[Lane, Sequence[Place]], used: Used, limits: Limits, now: datetime, most: int = AT_ONCE
 ) -> tuple[tuple[str, ...], dict[Scope, float]]:
     """Those that may go now, in their order, as many as there are slots for; and how many turns they have had then.
 
-    Each lane is sorted by rank.
+    Each lane is sorted by rank. No more than `most` at once: if there are so many, there may be more.
     """
-    race = Race(used, limits, now)
-    heads = {lane: 0 for lane, tasks in waiting.items() if tasks}
-    chosen = []
-    while heads:
-        heads = {lane: at for lane, at in heads.items() if race.is_open(lane)}
-        if not heads:
-            break
-        lane = min(heads, key=lambda each: race.turn(each, waiting[each][heads[each]][0]))
-        chosen.append(waiting[lane][heads[lane]][1])
-        race.start(lane)
-        heads[lane] += 1
-        if heads[lane] == len(waiting[lane]):
-            del heads[lane]
+    race, chosen = Race(used, limits, now), list[str]()
+    contest = _contest(race, waiting)
+    while len(chosen) < most and contest.turn() is not None:
+        chosen.append(contest.go())
     return tuple(chosen), race.turns
 
 
@@ -208,17 +214,17 @@ class Race:
         self._now = now
         self._more = defaultdict[Scope, int](int)
         self.turns: dict[Scope, float] = {}
+        self._tenancies: dict[QueueKey, tuple[Queue, bool, float]] = {}
 
     def start(self, lane: Lane) -> None:
         """One of this lane goes."""
+        self._tenancies.clear()
         for scope in lane.scopes:
             self._more[scope] += 1
-        queue = self._limits.queue(lane)
-        weights = queue.weights if queue is not None else {}
         for group, scope, weight in (
-            (OPERATOR, lane.of_namespace, self._limits.namespace_weights.get(lane.namespace, 1)),
+            (OPERATOR, lane.of_namespace, self._limits.weight_of_namespace(lane)),
             (lane.of_namespace, lane.of_queue, 1),
-            (lane.of_queue, lane.of_share, weights.get(lane.share, 1)),
+            (lane.of_queue, lane.of_share, self._limits.weight_of_share(lane)),
         ):
             now_at = self._went(scope, group)
             self.turns[_clock(group)] = now_at
@@ -246,38 +252,76 @@ class Race:
         if self._is_full(OPERATOR, lane):
             yield Reason.OPERATOR_LIMIT
 
-    def _is_full(self, scope: Scope, lane: Lane) -> bool:
+    def has_room(self, scope: Scope, lane: Lane) -> bool:
+        """Whether one of the scopes of this lane keeps nobody from going."""
+        if scope == lane.of_queue:
+            queue = self._limits.queue(lane)
+            if queue is None or queue.is_paused or self.next_start(lane) is not None:
+                return False
+        return not self._is_full(scope, lane)
+
+    def _is_full(self, scope: Scope, lane: Lane, but_for: int = 0) -> bool:
         most = self._limits.of(scope, lane)
-        return most is not None and self.slots(scope) >= most
+        return most is not None and self.slots(scope) + but_for >= most
 
     def slots(self, scope: Scope) -> int:
         return self._used.slots.get(scope, 0) + self._more.get(scope, 0)
 
-    def next_start(self, lane: Lane) -> datetime | None:
-        """When the rate lets another one of this queue go; None: now."""
+    def next_start(self, lane: Lane, ahead: int = 0) -> datetime | None:
+        """When the rate lets another one of this queue go, after so many that go before it; None: now."""
         queue = self._limits.queue(lane)
         if queue is None or queue.rate is None:
             return None
         return next_start(
             queue.rate,
             self._used.starts.get(lane.queue_key, ()),
-            self._more.get(lane.of_queue, 0),
+            self._used.going.get(lane.queue_key, 0) + self._more.get(lane.of_queue, 0) + ahead,
             self._now,
         )
 
-    def turn(self, lane: Lane, first: Rank) -> tuple[float | Rank, ...]:
-        """Whose turn it is: the least."""
-        queue = self._limits.queue(lane)
-        weights = queue.weights if queue is not None else {}
+    def turn_of_all(self, anybody: Lane | None) -> Turn | None:
+        return () if anybody is not None and self.has_room(OPERATOR, anybody) else None
+
+    def turn_of_namespace(self, lane: Lane) -> Turn:
+        """Whose turn it is among the namespaces: the least."""
+        went = self._went(lane.of_namespace, OPERATOR)
+        if not self._is_last(OPERATOR, lane):
+            return 0.0, went
+        return self.slots(lane.of_namespace) / self._limits.weight_of_namespace(lane), went
+
+    def turn_of_queue(self, lane: Lane) -> Turn | None:
+        """Among the queues of its namespace. None: it has no room."""
+        if not self.has_room(lane.of_queue, lane):
+            return None
+        slots = self.slots(lane.of_queue) if self._is_last(OPERATOR, lane) else 0.0
+        return slots, self._went(lane.of_queue, lane.of_namespace)
+
+    def turn_of_lane(self, lane: Lane) -> Turn | None:
+        """Among the tenants of its queue. None: it has no room."""
+        queue, is_short, clock = self._tenancy(lane)
+        of_share, of_type = lane.of_share, lane.of_type
+        if queue.max_per_share is not None and self.slots(of_share) >= queue.max_per_share:
+            return None
+        if of_type is not None and self._is_full(of_type, lane):
+            return None
+        went = self._turn_of(of_share)
         return (
-            self.slots(lane.of_namespace) / self._limits.namespace_weights.get(lane.namespace, 1),
-            self._went(lane.of_namespace, OPERATOR),
-            self.slots(lane.of_queue),
-            self._went(lane.of_queue, lane.of_namespace),
-            self.slots(lane.of_share) / weights.get(lane.share, 1),
-            self._went(lane.of_share, lane.of_queue),
-            first,
+            self.slots(of_share) / queue.weights.get(lane.share, 1) if is_short else 0.0,
+            max(went, clock),
         )
+
+    def _tenancy(self, lane: Lane) -> tuple[Queue, bool, float]:
+        """What the tenants of a queue have in common: the queue, whether slots are short, and how far turns are."""
+        key = lane.queue_key
+        if (known := self._tenancies.get(key)) is None:
+            is_short = self._is_last(lane.of_queue, lane) or self._is_last(OPERATOR, lane)
+            clock = self._turn_of(_clock(lane.of_queue))
+            known = self._tenancies[key] = (self._limits.queue(lane) or _NO_LIMITS, is_short, clock)
+        return known
+
+    def _is_last(self, scope: Scope, lane: Lane) -> bool:
+        """Whether there is one slot left."""
+        return self._is_full(scope, lane, but_for=1)
 
     def _went(self, scope: Scope, group: Scope) -> float:
         return max(self._turn_of(scope), self._turn_of(_clock(group)))
@@ -285,6 +329,49 @@ class Race:
     def _turn_of(self, scope: Scope) -> float:
         own = self.turns.get(scope)
         return own if own is not None else self._used.turns.get(scope, 0.0)
+
+
+class _Head:
+    """What is left of a lane."""
+
+    __slots__ = ("_at", "_lane", "_race", "_tasks")
+
+    def __init__(self, race: Race, lane: Lane, tasks: Sequence[Place]) -> None:
+        self._race = race
+        self._lane = lane
+        self._tasks = tasks
+        self._at = 0
+
+    def turn(self) -> Turn | None:
+        turn = self._race.turn_of_lane(self._lane) if self._at < len(self._tasks) else None
+        return (*turn, self._tasks[self._at][0]) if turn is not None else None
+
+    def go(self) -> str:
+        """The first of it."""
+        _, uid = self._tasks[self._at]
+        self._at += 1
+        self._race.start(self._lane)
+        return uid
+
+
+def _contest(race: Race, waiting: Mapping[Lane, Sequence[Place]]) -> Group:
+    """All who wait, as they take turns: by namespace, queue and tenant. Nobody looks into a queue that is closed."""
+    queues = defaultdict[QueueKey, list[Lane]](list)
+    for lane in waiting:
+        queues[lane.queue_key].append(lane)
+    namespaces: dict[str, list[Lane]] = {}
+    for lanes in queues.values():
+        namespaces.setdefault(lanes[0].namespace, []).append(lanes[0])
+
+    def of_queue(any_of_it: Lane) -> Group:
+        lanes = queues[any_of_it.queue_key] if race.has_room(any_of_it.of_queue, any_of_it) else []
+        heads = (_Head(race, lane, waiting[lane]) for lane in lanes)
+        return Group(partial(race.turn_of_queue, any_of_it), heads)
+
+    def of_namespace(lanes: list[Lane]) -> Group:
+        return Group(partial(race.turn_of_namespace, lanes[0]), map(of_queue, lanes))
+
+    return Group(partial(race.turn_of_all, next(iter(waiting), None)), map(of_namespace, namespaces.values()))
 
 
 def _clock(group: Scope) -> Scope:
@@ -295,58 +382,8 @@ def _clock(group: Scope) -> Scope:
 def next_start(rate: Rate, starts: Sequence[datetime], more: int, now: datetime) -> datetime | None:
     """When one more may start, after those that have and those that will now; None: now too."""
     recent = starts[bisect_right(starts, now - rate.window) :]
-    surplus = len(recent) + more - rate.tasks
-    if surplus < 0:
-        return None
-    return recent[surplus] + rate.window if surplus < len(recent) else now + rate.window
-
-
-def waits(lane: Lane, position: int, used: Used, limits: Limits, now: datetime) -> tuple[Wait, ...]:
-    """Why a task of this lane does not go, in sentences, with its place in the queue at this moment."""
-    race = Race(used, limits, now)
-    where = f"{PLACE}{position} in the queue" if position else ""
-    return tuple(Wait(each, _sentence(each, lane, race, limits) + where) for each in race.closed_by(lane))
-
-
-def standing(task: Task, limits: Limits) -> tuple[Wait, ...]:
-    """What will keep a task from going when nothing else does: of its queue, what does not change by itself."""
-    lane = lane_of(task, limits)
-    race = Race(Used(), limits, _NEVER)
-    lasting = {Reason.QUEUE_NOT_FOUND, Reason.QUEUE_PAUSED}
-    return tuple(
-        Wait(each, _sentence(each, lane, race, limits)) for each in race.closed_by(lane) if each in lasting
-    )
-
-
-def _sentence(reason: Reason, lane: Lane, race: Race, limits: Limits) -> str:
-    queue = limits.queue(lane)
-    match reason:
-        case Reason.QUEUE_NOT_FOUND:
-            return f"there is no queue `{lane.queue}`"
-        case Reason.QUEUE_PAUSED:
-            return f"the queue `{lane.queue}` is paused"
-        case Reason.RATE_LIMIT:
-            assert queue is not None
-            assert queue.rate is not None
-            rate, at = queue.rate, race.next_start(lane)
-            most = f"{rate.tasks} in {rate.window.total_seconds():.0f} s"
-            until = (
-                f"; the next one not before {clocks.said(clocks.whole_second(at))}" if at is not None else ""
-            )
-            return f"the queue `{lane.queue}` starts {most}{until}"
-        case Reason.QUEUE_LIMIT:
-            return f"the queue `{lane.queue}` has {_of(lane.of_queue, lane, race, limits)} at work"
-        case Reason.KEY_LIMIT:
-            label = queue.share_label if queue is not None else None
-            return f"`{label}: {lane.share}` has {_of(lane.of_share, lane, race, limits)} at work"
-        case Reason.TYPE_LIMIT:
-            assert lane.type is not None
-            assert lane.of_type is not None
-            kind, _, name = lane.type
-            return f"the {kind} `{name}` has {_of(lane.of_type, lane, race, limits)} at work"
-        case _:
-            return f"the operator has {_of(OPERATOR, lane, race, limits)} at work"
-
-
-def _of(scope: Scope, lane: Lane, race: Race, limits: Limits) -> str:
-    return f"{race.slots(scope)} of {limits.of(scope, lane)}"
+    windows = max(more // rate.tasks, 0) + 1
+    before = len(recent) + more - windows * rate.tasks
+    if before >= 0:
+        return recent[before] + windows * rate.window
+    return now + (windows - 1) * rate.window if windows > 1 else None

@@ -50,6 +50,8 @@ class Wait:
 
     reason: Reason
     message: str
+    is_news: bool = field(default=False, compare=False)
+    """It is to be told in these words, though only the moment in them may be another."""
 
 
 @dataclass(frozen=True, slots=True)

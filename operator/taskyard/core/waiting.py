@@ -140,7 +140,7 @@ def _as_told(reasons: tuple[Wait, ...], told: tuple[Wait, ...]) -> tuple[Wait, .
     """The reasons, in the words that are told already where only the moment is another."""
     known = {_but_for_its_moment(each): each for each in told}
     keys = ((_but_for_its_moment(each), each) for each in reasons)
-    return tuple(known[key] if key in known else each for key, each in keys)  # noqa: SIM401 - only edges ask so
+    return tuple(known[key] if key in known and not each.is_news else each for key, each in keys)
 
 
 def _but_for_its_moment(reason: Wait) -> tuple[Reason, str]:

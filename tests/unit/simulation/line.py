@@ -133,7 +133,7 @@ class Line:
         what = f"{verb} {kind.plural} {name}"
         await pause()
         if self._ground.unlucky(0.012):
-            self._fail(what, *self._ground.dice.choice(REFUSALS))
+            self._fail(what, *self._ground.dice.choice(REFUSALS), is_over=True)
         if verb not in LISTED and self._ground.unlucky(0.003):
             self._deny(what)
         if verb not in LISTED and self._ground.unlucky(0.01):
@@ -171,10 +171,10 @@ class Line:
         if not is_taken and self._ground.unlucky(0.06):
             raise Rejected("exceeded quota", malformed=False)
 
-    def _fail(self, what: str, how: str, after: float = 0.0) -> None:
+    def _fail(self, what: str, how: str, after: float = 0.0, is_over: bool = False) -> None:
         self._ground.happened[how] += 1
         self._ground.say(self._name, f"{what}: {how}")
-        raise Unavailable(how, after=after)
+        raise Unavailable(how, after=after, is_over=is_over)
 
     def _deny(self, what: str) -> None:
         """Rights that are missing for a moment, or a conflict that nobody else sees."""
