@@ -35,6 +35,8 @@ FEW: Final = 20
 """Who are told of other reasons after a look or two; a crowd only once in a while."""
 A_CROWD_AFTER: Final = timedelta(minutes=1)
 
+REST_OF_A_SECOND: Final = timedelta(microseconds=999_999)
+"""A start may be any instant of its `claimedAt`."""
 ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
@@ -83,7 +85,7 @@ class Line:
             for lane, claimed_at in starts:
                 key = lane.queue_key
                 if key in grown and claimed_at <= self._complete_since.get(key, NEVER):
-                    self._note_start(lane, claimed_at + clocks.A_SECOND)
+                    self._note_start(lane, claimed_at + REST_OF_A_SECOND)
         self._complete_since = {key: ALWAYS if key in grown else self._complete_since[key] for key in rates}
         self._touched.add(OPERATOR)
         for places in self._lanes.values():
@@ -95,7 +97,7 @@ class Line:
         """It was claimed in that second, as far as anybody knows: it may have ended since."""
         granted = self._granted.get(uid)
         is_known = granted is not None and granted.replace(microsecond=0) == at
-        self._note_start(lane, granted if granted is not None and is_known else at + clocks.A_SECOND)
+        self._note_start(lane, granted if granted is not None and is_known else at + REST_OF_A_SECOND)
         if self._has_rate(lane):  # whoever wakes up for it is to do so at another time
             self._touched.add(lane.of_queue)
 
@@ -270,7 +272,7 @@ class Line:
         queue = self.limits.queues.get(key)
         if queue is None or queue.rate is None:
             return
-        starts, since = self._starts[key], now - queue.rate.window
+        starts, since = self._starts[key], _in_seconds(now) - queue.rate.window
         del starts[: bisect_right(starts, since)]
         late = bisect_right(starts, now)
         starts[late:] = [now] * (len(starts) - late)
@@ -318,7 +320,7 @@ class Line:
         """Why it does not go."""
         lane, place = self._places[uid]
         ahead = bisect_left(self._lanes[lane], place)
-        told = waits(lane, self._position(lane, place), self.used, self.limits, now, ahead)
+        told = waits(lane, self._position(lane, place), self.used, self.limits, _in_seconds(now), ahead)
         reasons = tuple(each.reason for each in told)
         before, until = self._told.get(uid, ((), NEVER))
         is_overdue = uid in self._overdue
@@ -351,7 +353,7 @@ class Line:
         Whoever is first is told another time, too, when that is over which it was told; a few at a look.
         """
         overdue = []
-        race, seen, self._seen = Race(self.used, self.limits, now), self._seen, {}
+        race, seen, self._seen = Race(self.used, self.limits, _in_seconds(now)), self._seen, {}
         for lane, places in self._lanes.items():
             reasons = tuple(race.closed_by(lane))
             before, looked_at = seen.get(lane, (reasons, now))
@@ -371,3 +373,9 @@ class Line:
     def _position(self, lane: Lane, place: Place) -> int:
         """By rank, whosever turn it is among the tenants of the queue."""
         return 1 + bisect_left(self._ranks[lane.queue_key], place)
+
+
+def _in_seconds(now: datetime) -> datetime:
+    """The moment for which a rate is told: all of a second before it is over. The instant of a start is known to one
+    operator, and its second to all: two that told the same task different reasons would write in turn."""
+    return now.replace(microsecond=0) - timedelta(microseconds=1)

@@ -455,7 +455,7 @@ MUTANTS: Final = (
     Mutant(
         "a start that is known by its second counts from the beginning of it",
         "line",
-        "is_known else at + clocks.A_SECOND",
+        "is_known else at + REST_OF_A_SECOND",
         "is_known else at",
         LINE_RATES,
     ),

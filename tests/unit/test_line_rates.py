@@ -291,3 +291,24 @@ async def test_a_claim_that_was_taken_though_it_was_said_to_have_failed_keeps_it
         await operator.loop.step(task.uid)
     assert operator.cache.line.holders() == {task.uid}
     assert not operator.cache.line.is_chosen(task.uid)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.001, 0.5, 0.999])
+async def test_two_operators_tell_the_same_reasons_whoever_of_them_has_started_a_task(
+    fraction: float,
+) -> None:
+    """One knows the instant of it, and the other one the second: otherwise they would write in turn."""
+    world, operator = await operator_with(rateLimit={"tasks": 1, "perSeconds": 5})
+    other = await world.operator("op-2")
+    world.later(fraction)
+    await submit(world, "a")
+    await operator.settle()
+    world.cluster.put(QUEUES, queue(paused=True, rateLimit={"tasks": 1, "perSeconds": 5}))
+    await submit(world, "b")
+    for _ in range(70):
+        world.later(0.1)
+        operator.mark_all()
+        for each in (operator, other, operator, other):
+            await each.settle()
+        assert operator.cache.dirty.is_idle
+    assert [reason for reason, _ in waits(world, "b")] == ["QueuePaused"]

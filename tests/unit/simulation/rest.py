@@ -26,9 +26,14 @@ def check_rest(ground: Ground, lives: Sequence[Life]) -> None:
     if len(lives) == 1 and not lives[0].has_missed:
         _nobody_hangs_in_a_circle(ground)
     for life in lives:
-        if not life.has_missed:
+        # Within a rounding error of a ring nobody rests yet: to ask whose turn it is would be that task's turn.
+        if not life.has_missed and not _is_now(ground, life.next_ring()):
             for task in ground.tasks():
                 _check(ground, life, task)
+
+
+def _is_now(ground: Ground, ring: float | None) -> bool:
+    return ring is not None and ring <= ground.elapsed + 1e-3
 
 
 def _nobody_hangs_in_a_circle(ground: Ground) -> None:
@@ -55,8 +60,8 @@ def _check(ground: Ground, life: Life, task: Object) -> None:
     if snapshot.task.resource_version != version(task):
         raise Violation(f"{life.name} knows an old {name}")
     ring = life.ring_of(uid)
-    if ring is not None and ring <= ground.elapsed + 1e-3:
-        return  # about to ring: within a rounding error
+    if _is_now(ground, ring):
+        return
     if life.is_waiting_to_try_again(uid):
         if ring is None:
             raise Violation(f"{life.name} failed with {name}, and will not try again")
