@@ -21,6 +21,8 @@ from taskyard.core.words import DefinitionKind
 Json = Mapping[str, Any]
 
 PAGE_SIZE: Final = 500
+JSON: Final = "application/json"
+METADATA: Final = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 TOO_LARGE: Final = "request is too large"
 """What etcd says of an object of more than 1.5 MiB, in a 500."""
 LOG_LINES: Final = 500
@@ -112,7 +114,13 @@ class Cluster(Protocol):
     """The verbs. The tests' fake has the same ones, and passes the same suite."""
 
     def pages(
-        self, kind: Kind, namespace: str | None, labels: str | None = None, fields: str | None = None
+        self,
+        kind: Kind,
+        namespace: str | None,
+        labels: str | None = None,
+        fields: str | None = None,
+        *,
+        only_metadata: bool = False,
     ) -> AsyncIterator[Page]:
         """Everything of a kind that these selectors leave, as of now, a page at a time."""
         ...
@@ -167,12 +175,21 @@ class ApiServer:
         self._client = client
 
     async def pages(
-        self, kind: Kind, namespace: str | None, labels: str | None = None, fields: str | None = None
+        self,
+        kind: Kind,
+        namespace: str | None,
+        labels: str | None = None,
+        fields: str | None = None,
+        *,
+        only_metadata: bool = False,
     ) -> AsyncIterator[Page]:
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         query = {"limit": str(PAGE_SIZE)} | {key: value for key, value in selectors.items() if value}
         while True:
-            found = await self._call("GET", f"{kind.path(namespace)}?{urlencode(query)}", limit=LIST_TIMEOUT)
+            path = f"{kind.path(namespace)}?{urlencode(query)}"
+            found = await self._call(
+                "GET", path, limit=LIST_TIMEOUT, accept=METADATA if only_metadata else JSON
+            )
             metadata = found["metadata"]
             yield Page(found["items"], int(metadata["resourceVersion"]))
             if not metadata.get("continue"):
@@ -247,8 +264,9 @@ class ApiServer:
         body: Json | Sequence[Json] | None = None,
         content_type: str = "application/json",
         limit: aiohttp.ClientTimeout = REQUEST_TIMEOUT,
+        accept: str = JSON,
     ) -> dict[str, Any]:
-        status, content, headers = await self._send(method, path, body, content_type, limit)
+        status, content, headers = await self._send(method, path, body, content_type, limit, accept)
         answer = _json(content)
         if status < 400 and answer is not None:
             return answer
@@ -261,9 +279,10 @@ class ApiServer:
         body: Json | Sequence[Json] | None,
         content_type: str,
         limit: aiohttp.ClientTimeout,
+        accept: str = JSON,
     ) -> tuple[int, bytes, Mapping[str, str]]:
         configuration = self._client.configuration
-        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "taskyard"}
+        headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": "taskyard"}
         # `call_api` leaves the credentials to its caller; asked each time, a rotated token is read again.
         if token := await configuration.get_api_key_with_prefix("BearerToken", alias="authorization"):
             headers["Authorization"] = token

@@ -62,9 +62,15 @@ class Doomed:
         self._point = point
 
     def pages(
-        self, kind: Kind, namespace: str | None, labels: str | None = None, fields: str | None = None
+        self,
+        kind: Kind,
+        namespace: str | None,
+        labels: str | None = None,
+        fields: str | None = None,
+        *,
+        only_metadata: bool = False,
     ) -> AsyncIterator[Page]:
-        return self._cluster.pages(kind, namespace, labels, fields)
+        return self._cluster.pages(kind, namespace, labels, fields, only_metadata=only_metadata)
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any]:
         return await self._cluster.get(kind, namespace, name)

@@ -22,6 +22,7 @@ from taskyard.loop import Loop
 from taskyard.metrics import CONTENT_TYPE, Metrics
 from taskyard.report import Report
 from taskyard.settings import BadSetting, Settings, add_options, load
+from taskyard.sweep import Sweep
 from taskyard.watch import Watch
 
 logger = logging.getLogger(__name__)
@@ -94,6 +95,7 @@ async def operate(cluster: Cluster, settings: Settings, freshness: Freshness, me
     except NotFound as exc:
         raise CrdMissing("the CRDs must be installed first: kubectl apply -f crds/") from exc
     metrics.follow(cache.tally, _now)  # not before: whoever scales by half of the counts scales down
+    sweep = Sweep(cluster, cache, settings.namespaces, _now, kept_for=settings.keep_jobs)
     async with asyncio.TaskGroup() as group:
         # Before kopf begins: at its end it takes every younger asyncio task for its own, and waits for it.
         loop = Loop(cluster, cache, claimer=settings.identity, shield_limit=settings.continue_limit)
@@ -101,6 +103,7 @@ async def operate(cluster: Cluster, settings: Settings, freshness: Freshness, me
             group.create_task(loop.run(), name="loop"),
             group.create_task(watch.relist(), name="relist"),
             group.create_task(Report(cluster, cache, _now).run(), name="report"),
+            group.create_task(sweep.run(), name="sweep"),
         ]
         await asyncio.sleep(0)
         watching = group.create_task(watch.run(), name="watch")

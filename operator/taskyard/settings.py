@@ -41,6 +41,8 @@ class Settings:
     log_level: str
     continue_limit: timedelta
     """How long a run with `onShutdown: Continue` may keep its node from being drained."""
+    keep_jobs: timedelta
+    """How long the Jobs of a task stay after its verdict, with their pods."""
     max_concurrent: int | None
     """How many tasks may be at work at once, in all namespaces together; None: any number."""
     namespace_weights: Mapping[str, int]
@@ -75,6 +77,11 @@ _OPTIONS: Final = {
         "--continue-seconds",
         "TASKYARD_CONTINUE_SECONDS",
         "how long `onShutdown: Continue` may hold up a drain [86400]",
+    ),
+    "keep_jobs_seconds": _Option(
+        "--keep-jobs-seconds",
+        "TASKYARD_KEEP_JOBS_SECONDS",
+        "how long the Jobs of a task stay after its verdict, with their pods [600]",
     ),
     "max_concurrent": _Option(
         "--max-concurrent",
@@ -119,6 +126,7 @@ def load(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Setti
         ),
         log_level=_one_of("log_level", text("log_level", "info"), LEVELS),
         continue_limit=_seconds("continue_seconds", text("continue_seconds", "86400")),
+        keep_jobs=_seconds("keep_jobs_seconds", text("keep_jobs_seconds", "600")),
         max_concurrent=_maybe_positive("max_concurrent", text("max_concurrent", "")),
         namespace_weights=_weights("namespace_weights", text("namespace_weights", "")),
         failpoint=_point("failpoint", text("failpoint", "")),

@@ -128,6 +128,23 @@ def test_whatever_takes_a_pod_away_is_a_loss_and_one_run_follows_another(
     assert set(history.states("robbed")) == {"Pending", "Claimed", "Running", "Completed"}
 
 
+def test_jobs_are_swept_once_their_verdict_is_written_and_a_task_can_be_run_again(
+    kubectl: Kubectl, place: Place, seen: Witness
+) -> None:
+    kubectl.create(task("done", "exit 0"), task("at-work", UNTIL_TOLD))
+    with place.running(keep_jobs_seconds=1):
+        kubectl.until("at-work", "Running")
+        done = kubectl.wait("done")["status"]
+        kubectl.eventually("one Job is left", lambda: len(kubectl.get("jobs")["items"]) == 1)
+        kubectl.eventually("and its pod", lambda: len(kubectl.get("pods")["items"]) == 1)
+        assert kubectl.status("done")["runs"] == done["runs"], "the verdict stands, and nothing is lost of it"
+        assert kubectl.status("at-work")["state"] == "Running"
+        kubectl.edit("done", rerun=1)
+        kubectl.until("done", "2", ".status.runCount")
+        assert kubectl.wait("done")["status"]["state"] == "Completed"
+    assert len(seen.pods()) == 3
+
+
 def test_losses_and_failures_have_a_budget_each(kubectl: Kubectl, place: Place, seen: Witness) -> None:
     """Tasks fail and are robbed by turns: no budget pays for the other, and the first that is empty ends it."""
     budgets = {"limit": 1, "infrastructureLimit": 1}

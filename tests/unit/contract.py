@@ -156,6 +156,14 @@ class ClusterContract:
         ]
         assert found == [mine]
 
+    async def test_a_list_may_be_of_metadata_only(self, cluster: Cluster, namespace: str) -> None:
+        mine = unique("uid")
+        await cluster.create(PODS, namespace, _pod(unique("p"), {"taskyard.dev/task-uid": mine}))
+        found = cluster.pages(PODS, namespace, f"taskyard.dev/task-uid={mine}", only_metadata=True)
+        [pod] = [obj async for page in found for obj in page.items]
+        assert pod["metadata"]["labels"]["taskyard.dev/task-uid"] == mine
+        assert not {"spec", "status"} & pod.keys()
+
     async def test_a_deletion_names_exactly_one_object(self, cluster: Cluster, namespace: str) -> None:
         pod = await cluster.create(PODS, namespace, _pod(unique("p"), {}))
         with pytest.raises(Conflict):

@@ -47,11 +47,17 @@ class FakeCluster:
         self._listeners = [] if listener is None else [each for each in self._listeners if each != listener]
 
     async def pages(
-        self, kind: Kind, namespace: str | None, labels: str | None = None, fields: str | None = None
+        self,
+        kind: Kind,
+        namespace: str | None,
+        labels: str | None = None,
+        fields: str | None = None,
+        *,
+        only_metadata: bool = False,
     ) -> AsyncIterator[Page]:
         self._begin("list", kind)
         found = [
-            copied(obj)
+            copied({"metadata": obj["metadata"]} if only_metadata else obj)
             for (where, _), obj in sorted(self._objects[kind].items(), key=lambda item: item[0])
             if namespace in {None, where} and _matches(obj, labels) and _selected(obj, fields)
         ]

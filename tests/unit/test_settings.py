@@ -1,5 +1,7 @@
 """What an operator can be told, and what it says to nonsense."""
 
+from datetime import timedelta
+
 import pytest
 
 from taskyard.settings import BadSetting, LogFormat, load
@@ -18,6 +20,11 @@ def test_an_option_wins_over_the_environment() -> None:
     assert settings.identity == "option"
     assert settings.namespaces == ("a", "b")
     assert settings.log_format is LogFormat.JSON
+
+
+def test_jobs_are_kept_for_ten_minutes_unless_told() -> None:
+    assert load({}, {}).keep_jobs == timedelta(minutes=10)
+    assert load({"keep_jobs_seconds": "0"}, {}).keep_jobs == timedelta(0)
 
 
 def test_limits() -> None:

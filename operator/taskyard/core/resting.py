@@ -6,7 +6,7 @@ from typing import Final
 
 from taskyard.core import clocks, dependencies, logs, say
 from taskyard.core.actions import Decision, DeleteTask, ReadLog
-from taskyard.core.model import Snapshot, Status
+from taskyard.core.model import Job, Snapshot, Status, Task
 from taskyard.core.words import State
 
 KEPT_FOR_OTHERS: Final = timedelta(minutes=1)
@@ -54,3 +54,12 @@ def run_again(snapshot: Snapshot, now: datetime) -> Status:
         definition=status.definition,
         runs=status.runs,
     )
+
+
+def may_lose(task: Task, job: Job, kept_for: timedelta, now: datetime) -> bool:
+    """Whether a Job of a resolved task is needed no more, and its pod neither: all that they tell is in the status."""
+    status = task.status
+    is_settled = task.spec.rerun <= status.observed_rerun and not logs.is_awaited(task.spec, status)
+    if not (status.state.is_terminal and is_settled and job.owner_uid == task.uid) or job.deleting:
+        return False
+    return status.completed_at is not None and status.completed_at + kept_for <= now

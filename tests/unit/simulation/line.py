@@ -59,10 +59,17 @@ class Line:
         """When it began to think about a Task."""
 
     def pages(
-        self, kind: Kind, namespace: str | None, labels: str | None = None, fields: str | None = None
+        self,
+        kind: Kind,
+        namespace: str | None,
+        labels: str | None = None,
+        fields: str | None = None,
+        *,
+        only_metadata: bool = False,
     ) -> AsyncIterator[Page]:
         async def read() -> list[Page]:
-            return [page async for page in self._ground.cluster.pages(kind, namespace, labels, fields)]
+            found = self._ground.cluster.pages(kind, namespace, labels, fields, only_metadata=only_metadata)
+            return [page async for page in found]
 
         return Pages(lambda: self._call("list", kind, labels or "", read))
 
