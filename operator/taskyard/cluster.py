@@ -25,6 +25,8 @@ JSON: Final = "application/json"
 METADATA: Final = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 TOO_LARGE: Final = "request is too large"
 """What etcd says of an object of more than 1.5 MiB, in a 500."""
+NO_WEBHOOK: Final = "failed calling webhook"
+"""What the API server says, in a 500 too, where nobody answers who must be asked first. So nothing was done."""
 LOG_LINES: Final = 500
 LOG_BYTES: Final = 1024 * 1024
 NO_LOG: Final = b"unable to retrieve container logs for "
@@ -314,6 +316,8 @@ def error(code: int, status: Json, headers: Mapping[str, str]) -> ClusterError:
         return AlreadyExists(message) if reason == "AlreadyExists" else Conflict(message)
     if code == 413 or TOO_LARGE in message:
         return Rejected(message, malformed=True)
+    if NO_WEBHOOK in message:
+        return Rejected(message, malformed=False)
     # 401: a token that is being rotated. 410: a list that took too long to page through. Below 400: no JSON.
     if code in {401, 410, 429} or code >= 500 or code < 400:
         seconds = headers.get("Retry-After", "")

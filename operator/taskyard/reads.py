@@ -41,16 +41,20 @@ class Reads:
         for pod in self._cache.pods_of(task.uid):
             if pod.uid not in found and pod.resource_version <= moment:
                 self._cache.miss_pod(pod, moment)
-        seen = self._cache.task(task.uid)
-        if seen is None or seen.status.attempt != current.status.attempt:
-            self._cache.dirty.mark(
-                task.uid
-            )  # another operator has gone on: that was the Job of an earlier attempt
+        if await self._has_gone_on(current):
+            self._cache.dirty.mark(task.uid)  # that was the Job of an earlier attempt
             return None
         is_childless = job is not None and not found and job.belongs_to(current) and not job.is_over
         live = Live(job, await self._complaint(current, job) if is_childless and job is not None else None)
         self._cache.looked(task.uid, self._now())
         return live
+
+    async def _has_gone_on(self, task: Task) -> bool:
+        """Whether another operator has claimed it since it was read: then its pod only looks like a stray."""
+        seen = self._cache.task(task.uid)
+        if any(pod.attempt > task.status.attempt for pod in self._cache.pods_of(task.uid)):
+            seen = await self.task(task)  # the pods were read after the Task
+        return seen is None or seen.status.attempt != task.status.attempt
 
     async def _complaint(self, task: Task, job: Job) -> str | None:
         """Why a Job has no pod. Quotas and admission leave no other trace than the Events of its controller."""

@@ -210,6 +210,71 @@ def test_what_admission_denies_ends_with_its_own_words(
     assert "the city council" in waiting["message"]
 
 
+@pytest.fixture
+def webhook(admin: Kubectl, kubectl: Kubectl) -> Iterator[str]:
+    """Somebody must be asked before a Job is made in this namespace, and is not there."""
+    name = f"nobody-{kubectl.namespace}"
+    admin.create(
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": name},
+            "webhooks": [
+                {
+                    "name": "nobody.taskyard.test",
+                    "admissionReviewVersions": ["v1"],
+                    "sideEffects": "None",
+                    "failurePolicy": "Fail",
+                    "clientConfig": {"service": {"namespace": kubectl.namespace, "name": "nobody"}},
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": kubectl.namespace}},
+                    "rules": [
+                        {
+                            "apiGroups": ["batch"],
+                            "apiVersions": ["v1"],
+                            "resources": ["jobs"],
+                            "operations": ["CREATE"],
+                        }
+                    ],
+                }
+            ],
+        }
+    )
+    yield name
+    admin("delete", "--ignore-not-found", "validatingwebhookconfigurations", name)
+
+
+def test_a_webhook_that_does_not_answer_is_told_and_holds_up_no_clock_and_no_cancel(
+    kubectl: Kubectl, admin: Kubectl, place: Place, webhook: str
+) -> None:
+    def is_refused() -> bool:
+        return kubectl.ask("create", "job", "probe", "--image=none", "--dry-run=server").code != 0
+
+    kubectl.eventually("it is asked for", is_refused)
+    kubectl.create(
+        task("patient", "exit 0"),
+        task("dated", "exit 0", deadlineSeconds=4),
+        task("short-lived", "exit 0", goodForSeconds=4),
+        task("unwanted", "exit 0"),
+        task("limited", "exit 0", scheduleTimeoutSeconds=3, startLimit=1),
+    )
+    with place.running():
+        assert (
+            "failed calling webhook" in kubectl.until("unwanted", "JobRefused", ".status.reason")["message"]
+        )
+        kubectl.edit("unwanted", cancel=True)
+        names = ("dated", "short-lived", "unwanted", "limited")
+        ends = {name: kubectl.wait(name)["status"]["reason"] for name in names}
+        assert kubectl.status("patient")["reason"] == "JobRefused"
+        admin("delete", "validatingwebhookconfiguration", webhook)
+        assert kubectl.wait("patient", "Succeeded")["status"]["runCount"] == 1
+    assert ends == {
+        "dated": "DeadlineExceeded",
+        "short-lived": "TaskExpired",
+        "unwanted": "TaskCancelled",
+        "limited": "StartFailed",
+    }
+
+
 def test_a_pod_that_gets_its_node_in_the_moment_of_giving_back_is_a_run_or_none(
     kubectl: Kubectl, place: Place, seen: Witness
 ) -> None:

@@ -1,15 +1,18 @@
 """Whose claim it is, and what becomes of it when its claimer is gone."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from taskyard.cluster import PODS, TASKS
+from taskyard.cluster import PODS, TASKS, Kind, Page
 from taskyard.core import manifest
 from taskyard.core.actions import CreateJob, Decision, DeletePod, Look, Shield, WriteStatus
 from taskyard.core.decide import decide
 from taskyard.core.model import Pod, Refusal, Stop
 from taskyard.core.words import OnShutdown, PodPhase, Reason, State, StopReason
+from taskyard.reads import Reads
 from tests.unit.build import CLAIMED, NOW, job, live, pod, retry, seconds, snapshot, started, task
 from tests.unit.world import World
 
@@ -75,6 +78,30 @@ def test_whoever_wants_it_at_most_once_gets_no_second_job_of_an_old_claim() -> N
     assert decide(snapshot(old, acting_since=BEFORE), NOW).action == CreateJob(), (
         "of this life: it was never made"
     )
+
+
+async def test_a_claim_in_the_middle_of_a_look_leaves_no_stray() -> None:
+    """The look has read the Task before, and the pods after the claim: a pod of an attempt that it does not know."""
+    world = World()
+    await world.submit()
+    one, two = await world.operator("one"), await world.operator("two")
+    two.is_deaf = True
+    pages = world.cluster.pages
+
+    async def pages_after_a_claim(kind: Kind, *where: Any, **how: Any) -> AsyncIterator[Page]:
+        if kind == PODS and not world.jobs():
+            await one.settle()
+            world.make_pods()
+        async for page in pages(kind, *where, **how):
+            yield page
+
+    world.cluster.pages = pages_after_a_claim  # type: ignore[method-assign]
+    [task] = two.cache.tasks()
+    reads = Reads(world.cluster, two.cache, lambda: world.now)
+    assert await reads.look(task) is None, "it is to look again"
+    await two.settle()
+    assert len(world.cluster.all(PODS)) == 1
+    assert (world.status()["state"], world.status()["claimedBy"]) == ("Claimed", "one")
 
 
 def test_a_placeholder_gives_the_claim_back_and_spends_nothing() -> None:

@@ -69,10 +69,17 @@ def test_what_is_too_large_for_etcd_will_be_so_the_next_time() -> None:
     assert found.malformed
 
 
+def test_a_webhook_that_does_not_answer_refuses() -> None:
+    said = 'Internal error occurred: failed calling webhook "a.b.c": no endpoints available for service "x"'
+    found = error(500, {"kind": "Status", "reason": "InternalError", "message": said}, {})
+    assert isinstance(found, Rejected)
+    assert not found.malformed, "it will answer one day"
+
+
 @pytest.mark.parametrize(
     ("code", "body", "is_over"),
     [
-        pytest.param(500, {"kind": "Status", "message": "failed calling webhook"}, True, id="not done"),
+        pytest.param(500, {"kind": "Status", "message": "it panicked"}, True, id="not done"),
         pytest.param(429, {"kind": "Status"}, True, id="not begun"),
         pytest.param(504, {"kind": "Status"}, False, id="the API server has not waited for its end"),
         pytest.param(503, {}, False, id="somebody in between does not know"),
