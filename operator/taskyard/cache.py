@@ -176,6 +176,13 @@ class Cache:
     def pods(self) -> Iterator[Pod]:
         return (pod for entry in self._entries.values() for pod in entry.pods if not pod.gone)
 
+    def at_work(self) -> Iterator[tuple[Pod, ...]]:
+        """For each Task that is claimed or runs, what is known of its pods."""
+        for uid in self.line.holders():
+            entry = self._entries.get(uid)
+            if entry is not None and entry.task is not None and entry.task.status.state in ACTIVE_STATES:
+                yield entry.pods
+
     def pods_of(self, uid: str) -> tuple[Pod, ...]:
         entry = self._entries.get(uid)
         return tuple(pod for pod in entry.pods if not pod.gone) if entry is not None else ()

@@ -23,7 +23,7 @@ from taskyard.cluster import (
     Unavailable,
 )
 from taskyard.core import choose, held, waiting
-from taskyard.core.actions import Ask, Decision, Look, ReadLog
+from taskyard.core.actions import Ask, Decision, Look, ReadLog, WriteStatus
 from taskyard.core.decide import decide
 from taskyard.core.model import Live, Rival, Snapshot
 from taskyard.core.words import Phase
@@ -37,6 +37,9 @@ FIRST_BACKOFF: Final = 0.5
 LONGEST_BACKOFF: Final = 60.0
 CONFLICTS_AT_ONCE: Final = 3
 MOST_READS: Final = 8
+LOOKS_AROUND_FOR: Final = 1.0
+"""A drain takes the operator of a node and the tasks there at the same time, and not in the same moment."""
+LINGERS_FOR: Final = 15.0
 CLOSES_WITHIN: Final = 5.0
 CLOSING_POLL: Final = 0.05
 ANNOUNCEMENTS_KEPT: Final = 1000
@@ -73,7 +76,7 @@ class Loop:
         """When a request for a task that has a slot was last left without an answer: it may have been a claim."""
         self.announcements: deque[dict[str, Any]] = deque()
         self._announced = asyncio.Event()
-        self._is_closing = False
+        self._is_retiring = self._is_closing = False
         self._reads = Reads(cluster, cache, now)
         self._writes = Writes(cluster, cache, self._reads, now, self._announce)
 
@@ -85,6 +88,24 @@ class Loop:
             for number in range(WORKERS):
                 group.create_task(self._work(), name=f"worker {number}")
         raise AssertionError("workers never return")
+
+    async def retire(self) -> None:
+        """Claim nothing more, and see to their end those runs whose pods are about to go, as far as that is soon.
+
+        They take along how they ended: whoever comes next would find nothing left of them, and call them lost.
+        """
+        self._is_retiring = True
+        if not any(self._cache.at_work()):
+            return
+        await asyncio.sleep(LOOKS_AROUND_FOR)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGERS_FOR):
+                while self._is_any_run_going():  # noqa: ASYNC110 - pods come and go until then
+                    await asyncio.sleep(CLOSING_POLL)
+
+    def _is_any_run_going(self) -> bool:
+        """Whether somebody has put an end to the pod of a run that has no verdict yet."""
+        return any(pod.deleting or pod.disruption for pods in self._cache.at_work() for pod in pods)
 
     async def close(self) -> None:
         """Finish what is in hand: steps that have begun, and claims that have no Job yet. Begin nothing else."""
@@ -152,6 +173,8 @@ class Loop:
         if thought is None:
             return
         snapshot, decision = thought
+        if self._is_retiring and _claims(decision, snapshot):
+            return
         try:
             await self._writes.apply(snapshot.task, decision.action)
         except (Conflict, NotFound):
@@ -271,3 +294,11 @@ class Loop:
             except ClusterError as exc:
                 told = {"announcement": event["metadata"]["name"], "why": str(exc)}
                 logger.warning("could not post an event", extra=told)
+
+
+def _claims(decision: Decision, snapshot: Snapshot) -> bool:
+    match decision.action:
+        case WriteStatus(status=status):
+            return status.attempt > snapshot.task.status.attempt
+        case _:
+            return False

@@ -106,7 +106,7 @@ async def operate(cluster: Cluster, settings: Settings, freshness: Freshness, me
             group.create_task(sweep.run(), name="sweep"),
         ]
         await asyncio.sleep(0)
-        watching = group.create_task(watch.run(), name="watch")
+        watching = group.create_task(watch.run(loop.retire), name="watch")
         # Not awaited itself: when the lease is lost this line ends at once, and the loop with it, while kopf takes
         # its time to stop.
         await asyncio.wait([watching])

@@ -10,6 +10,7 @@ import itertools
 import logging
 import os
 import random
+import signal
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -149,18 +150,40 @@ class Watch:
                 logger.warning("a watch is silent, listing anew", extra={"watch": name})
         return bool(suspects)
 
-    async def run(self) -> None:
-        """Watch until a signal comes. Whatever kopf cannot recover from is raised: the process is to end."""
-        await kopf.operator(
-            registry=self._registry(),
-            settings=_settings(),
-            standalone=True,
-            clusterwide=not self._namespaces,
-            namespaces=list(self._namespaces),
-        )
+    async def run(self, farewell: Callable[[], Awaitable[None]]) -> None:
+        """Watch until SIGTERM comes, and the farewell is over. What kopf cannot recover from is raised: the process is
+        to end.
+        """
+        asked, over = asyncio.Event(), asyncio.Event()
 
-    def _registry(self) -> kopf.OperatorRegistry:
+        async def leave() -> None:
+            await asked.wait()
+            try:
+                await farewell()
+            finally:
+                over.set()
+
+        leaving = asyncio.create_task(leave(), name="farewell")
+        try:
+            await kopf.operator(
+                registry=self._registry(asked),
+                settings=_settings(),
+                standalone=True,
+                clusterwide=not self._namespaces,
+                namespaces=list(self._namespaces),
+                stop_flag=over,
+            )
+        finally:
+            leaving.cancel()
+
+    def _registry(self, asked: asyncio.Event) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
+
+        @kopf.on.startup(registry=registry)
+        async def hear_sigterm(**_: Any) -> None:
+            """In place of kopf, which would stop watching at once."""
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+
         # For all logins: that one was refused is no reason to hurry.
         paces = defaultdict[tuple[str, bool], Pace](Pace)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,35 @@ def test_an_eviction_is_nobodys_fault_and_costs_nothing(
         assert "Eviction API: evicting" in message, "the cluster's own words"
     told = [each["reason"] for each in kubectl.events("moved")]
     assert told == ["RunDrained"]
+
+
+@pytest.mark.parametrize("operator_goes", ["first", "last"])
+def test_a_drain_that_takes_the_operator_too_costs_nothing(
+    operator_goes: str, kubectl: Kubectl, place: Place, seen: Witness
+) -> None:
+    """Nobody is there when the pods are gone: how they ended is on record by then."""
+    at_most_once = {"infrastructureLimit": 0}
+    kubectl.create(
+        task("moved", ONCE, retry=at_most_once),
+        task("stopped", ONCE, onShutdown="Stop", retry=at_most_once),
+        task("held", "exit 0", suspend=True),
+    )
+    with place.operator() as operator, ThreadPoolExecutor() as pool:
+        pods = [kubectl.until(name, "Running")["runs"][0]["pod"] for name in ("moved", "stopped")]
+        end = pool.submit(operator.stop) if operator_goes == "first" else None
+        for pod in pods:
+            evict(kubectl, pod)
+        kubectl.edit("held", suspend=False)
+        (end or pool.submit(operator.stop)).result()
+        assert kubectl.status("held")["attempt"] == 0, "it has claimed nothing more"
+        kubectl.eventually("they are gone", lambda: not kubectl.get("pods")["items"])
+        operator.start()
+        found = kubectl.finished()
+    assert {name: (each["state"], each["reason"]) for name, each in found.items() if "reason" in each} == {
+        "stopped": ("Stalled", "Shutdown")
+    }
+    assert of_run(found["moved"], "number", "state") == [(0, "Stalled"), (1, "Completed")]
+    assert spent(found["moved"]) == spent(found["stopped"]) == (0, 0, 0)
 
 
 def test_a_preempted_run_is_a_loss_and_waits_for_room(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from taskyard import loop as loop_module
 from taskyard.cluster import PODS, TASKS, Kind, Page
 from taskyard.core import manifest
 from taskyard.core.actions import CreateJob, Decision, DeletePod, Look, Shield, WriteStatus
@@ -214,3 +215,36 @@ async def test_whoever_is_told_to_end_makes_the_jobs_of_what_it_has_claimed_and_
         each["metadata"]["name"] for each in world.cluster.all(TASKS) if each["status"]["state"] == "Claimed"
     ]
     assert len(claimed) == len(world.jobs()) < 9
+
+
+@pytest.mark.parametrize("is_drained", [True, False])
+async def test_whoever_is_told_to_end_sees_to_the_end_whose_pod_is_about_to_go(
+    is_drained: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain takes the operator along, and the pod with all that it tells is gone before another one comes."""
+    monkeypatch.setattr(loop_module, "LOOKS_AROUND_FOR", 0.1)
+    world = World()
+    await world.submit("drained")
+    operator = await world.operator()
+    await operator.settle()
+    world.make_pods()
+    world.pod_runs()
+    await operator.settle()
+    await world.submit("waits")
+    working = asyncio.create_task(operator.loop.run())
+    retiring = asyncio.create_task(operator.loop.retire())
+    await asyncio.sleep(0.05)
+    [pod] = world.cluster.all(PODS)
+    evicted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    status = pod["status"] | {"conditions": [evicted]}
+    if is_drained:
+        world.cluster.put(PODS, pod | {"status": status})
+    await asyncio.sleep(0.2)
+    assert retiring.done() is not is_drained
+    if is_drained:
+        world.cluster.put(PODS, pod | {"status": status | {"phase": "Failed"}})
+    async with asyncio.timeout(5):
+        await retiring
+    working.cancel()
+    assert world.status("drained")["state"] == ("Pending" if is_drained else "Running")
+    assert world.status("waits").get("attempt", 0) == 0, "it claims nothing more"
