@@ -37,7 +37,9 @@ class Api:
     ) -> JSON:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         headers = {"Content-Type": f"application/{content}"}
-        async with self._session.request(method, path, data=data, headers=headers, timeout=PATIENCE) as answer:
+        async with self._session.request(
+            method, path, data=data, headers=headers, timeout=PATIENCE
+        ) as answer:
             text = await answer.read()
             if answer.status >= 300:
                 raise Refused(f"{method} {path}: {answer.status} {text[:500].decode(errors='replace')}")

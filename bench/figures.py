@@ -35,9 +35,7 @@ class Latencies:
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Latencies:
         known = sorted(each for each in values if each is not None)
-        return cls(
-            len(known), percentile(known, 0.50), percentile(known, 0.99), known[-1] if known else None
-        )
+        return cls(len(known), percentile(known, 0.50), percentile(known, 0.99), known[-1] if known else None)
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:
