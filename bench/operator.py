@@ -52,12 +52,16 @@ class Operator:
         self.started = time.monotonic()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def cpu_seconds(self) -> float:
-        return processes.cpu_seconds(self._process.pid)
+        return processes.cpu_seconds(self.pid)
 
     @property
     def memory(self) -> Memory:
-        return processes.memory(self._process.pid)
+        return processes.memory(self.pid)
 
     def said(self) -> Counter[str]:
         """How often it has said what."""
@@ -106,7 +110,12 @@ def start(kubeconfig: Path, log: Path) -> Operator:
     environ |= settings_of_the_chart()
     environ |= {"KUBECONFIG": str(kubeconfig), "TASKYARD_HEALTH_PORT": str(port)}
     environ |= {"PYTHONPATH": str(PROJECT / "operator")}
-    command = [sys.executable, "-m", "taskyard.main", "run"]
+    with_us = (
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+    )  # whatever becomes of a benchmark, its operator does not stay behind
+    command = [*with_us, sys.executable, "-m", "taskyard.main", "run"]
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=environ, stdout=output, stderr=output, cwd=PROJECT)
     return Operator(process, log, port)

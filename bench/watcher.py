@@ -1,4 +1,4 @@
-"""Watches a namespace from before the first object, and notes when what was seen: the same for raw Jobs and for Tasks."""
+"""Watches a namespace from before the first object, and notes when what was seen: alike for raw Jobs and for Tasks."""
 
 from __future__ import annotations
 

@@ -1,0 +1,217 @@
+"""One measured run: so many raw Jobs or Tasks at once, or one at a time; what they took and what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from bench import exposition, lag, operator, processes
+from bench.creator import Creator, job, task
+from bench.exposition import Request
+from bench.figures import Latencies, apart, rise
+from bench.lag import Lags
+from bench.operator import Operator
+from bench.plane import Plane
+from bench.watcher import Life, Watcher, watching
+
+JOBS: Final = "raw Jobs"
+TASKS: Final = "Taskyard"
+MAKERS: Final = {JOBS: job, TASKS: task}
+
+SETTLED_WITHIN: Final = 900.0
+PAUSE: Final = 0.3
+"""Between two that come one at a time: what is left to do of the one is done."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What was used between two moments."""
+
+    seconds: float
+    cpu: dict[str, float]
+    """Seconds of a processor: the parts of the control plane, the operator, this harness, and all others there were."""
+    requests: Counter[Request]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is written of one run; times in seconds, memory in MiB."""
+
+    what: str
+    count: int
+    seconds: float
+    """From the first create to the last verdict."""
+    rate: float
+    cpu_ms: dict[str, float]
+    """A task."""
+    submit_to_job: Latencies
+    submit_to_verdict: Latencies
+    pod_to_verdict: Latencies
+    answer: Latencies
+    """Of a create."""
+    watch_lag: Latencies
+    """From the answer to a create to its event, here."""
+    operator_lag: Latencies
+    our_lag: Latencies
+    writes_a_task: float
+    requests_a_task: dict[str, float]
+    conflicts: int
+    duplicates: int
+    states: dict[str, int]
+    peak_memory: float | None = None
+    memory: float | None = None
+    said: dict[str, int] = field(default_factory=dict)
+    """What the operator has warned of."""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Meter:
+    """Reads what was used. The metrics are read outside of what is measured: the page is large."""
+
+    def __init__(self, plane: Plane, op: Operator | None) -> None:
+        self._plane = plane
+        self._operator = op
+
+    def cpu(self) -> dict[str, float]:
+        found = self._plane.cpu_seconds() | {"harness": time.process_time()}
+        if self._operator is not None:
+            found["operator"] = self._operator.cpu_seconds
+        machine = processes.of_the_machine()
+        return found | {"others": machine["busy"] - sum(found.values()), "stolen": machine["stolen"]}
+
+    @asynccontextmanager
+    async def measuring(self) -> AsyncIterator[list[Cost]]:
+        """What is done meanwhile; its cost is in the list afterwards."""
+        found: list[Cost] = []
+        asked = exposition.requests(await self._plane.api.text("/metrics"))
+        used, began = self.cpu(), time.monotonic()
+        yield found
+        seconds, cpu = time.monotonic() - began, rise(used, self.cpu())
+        answered = exposition.requests(await self._plane.api.text("/metrics"))
+        answered.subtract(asked)
+        found.append(Cost(seconds, cpu, Counter({key: each for key, each in answered.items() if each})))
+
+
+@dataclass
+class Yard:
+    """Where a run takes place: a namespace, watched, and an operator if the run needs one."""
+
+    plane: Plane
+    namespace: str
+    watcher: Watcher
+    creator: Creator
+    meter: Meter
+    operator: Operator | None
+
+    def path(self, plural: str, api: str = "/apis/taskyard.dev/v1alpha1") -> str:
+        return f"{api}/namespaces/{self.namespace}/{plural}"
+
+    async def quiet(self) -> None:
+        await self.plane.quiet(*([self.operator.pid] if self.operator is not None else []))
+
+
+@asynccontextmanager
+async def yard(plane: Plane, what: str, folder: Path) -> AsyncIterator[Yard]:
+    """A new one. Raw Jobs have no operator beside them."""
+    async with plane.namespace() as namespace, watching(plane.api, namespace) as watcher:
+        creator = Creator(plane.api, namespace, watcher)
+        if what == JOBS:
+            yield Yard(plane, namespace, watcher, creator, Meter(plane, None), None)
+            return
+        async with operator.running(plane.kubeconfig, folder / f"{namespace}.log") as op:
+            yield Yard(plane, namespace, watcher, creator, Meter(plane, op), op)
+
+
+async def at_once(
+    plane: Plane, what: str, count: int, folder: Path, make: Callable[[str], Any] | None = None
+) -> Run:
+    """So many, as fast as they can be created."""
+    async with yard(plane, what, folder) as here:
+        return await in_bulk(here, what, names(count), make or MAKERS[what])
+
+
+async def in_bulk(here: Yard, what: str, created: list[str], make: Callable[[str], Any]) -> Run:
+    await here.quiet()
+    done = here.watcher.finished + len(created)
+    async with lag.probing(here.operator.port if here.operator else None) as lags:
+        async with here.meter.measuring() as costs:
+            await here.creator.create_all(make(name) for name in created)
+            await here.watcher.until("all have ended", lambda: here.watcher.finished >= done, SETTLED_WITHIN)
+    lives = {name: here.watcher.lives[name] for name in created}
+    return run_of(what, lives, costs[0], lags, here.operator)
+
+
+async def one_at_a_time(here: Yard, what: str, created: Iterable[str]) -> dict[str, Life]:
+    """Each when the one before has ended."""
+    lives = here.watcher.lives
+    for name in created:
+        await here.creator.create(MAKERS[what](name))
+        await here.watcher.until(
+            f"{name} has ended", lambda name=name: lives[name].finished is not None, 60.0
+        )
+        await asyncio.sleep(PAUSE)
+    return {name: lives[name] for name in created}
+
+
+async def idle(plane: Plane, count: int, folder: Path) -> dict[str, Run]:
+    """One at a time; raw Jobs and Tasks alternate, each in a namespace of its own, beside the same operator."""
+    async with yard(plane, TASKS, folder) as tasks, yard(plane, JOBS, folder) as jobs:
+        await in_bulk(tasks, TASKS, names(5, "warm"), task)
+        runs: dict[str, Run] = {}
+        lives: dict[str, dict[str, Life]] = {JOBS: {}, TASKS: {}}
+        async with lag.probing(None) as lags, tasks.meter.measuring() as costs:
+            for name in names(count):
+                for what, here in ((JOBS, jobs), (TASKS, tasks)):
+                    lives[what] |= await one_at_a_time(here, what, [name])
+        for what in (JOBS, TASKS):
+            runs[what] = run_of(what, lives[what], costs[0], lags, None)
+        return runs
+
+
+def names(count: int, prefix: str = "task") -> list[str]:
+    return [f"{prefix}-{number:05}" for number in range(count)]
+
+
+def run_of(what: str, lives: Mapping[str, Life], cost: Cost, lags: Lags, op: Operator | None) -> Run:
+    each, count = list(lives.values()), len(lives)
+    begun = min(life.submitted for life in each if life.submitted is not None)
+    ended = max(life.finished for life in each if life.finished is not None)
+    memory = op.memory if op is not None else None
+    return Run(
+        what=what,
+        count=count,
+        seconds=ended - begun,
+        rate=count / (ended - begun),
+        cpu_ms={part: used * 1000 / count for part, used in cost.cpu.items()},
+        submit_to_job=Latencies.of(apart(life.submitted, life.job_seen) for life in each),
+        submit_to_verdict=Latencies.of(apart(life.submitted, life.finished) for life in each),
+        pod_to_verdict=Latencies.of(apart(life.pod_ended, life.finished) for life in each),
+        answer=Latencies.of(apart(life.submitted, life.answered) for life in each),
+        watch_lag=Latencies.of(apart(life.answered, life.seen) for life in each),
+        operator_lag=Latencies.of(lags.operator),
+        our_lag=Latencies.of(lags.ours),
+        writes_a_task=exposition.task_writes(cost.requests) / count,
+        requests_a_task=requests_a_task(cost.requests, count),
+        conflicts=exposition.conflicts(cost.requests),
+        duplicates=sum(life.duplicates for life in each),
+        states=dict(Counter(life.state for life in each)),
+        peak_memory=memory.peak if memory else None,
+        memory=memory.now if memory else None,
+        said=op.complaints() if op is not None else {},
+    )
+
+
+def requests_a_task(found: Mapping[Request, int], count: int) -> dict[str, float]:
+    """By verb and resource, the most frequent first; what is not a hundredth of a request a task is left out."""
+    sorts = exposition.by_sort(found).most_common()
+    often = itertools.takewhile(lambda sort: sort[1] >= count / 100, sorts)
+    return {f"{verb} {resource}": number / count for (verb, resource), number in often}
