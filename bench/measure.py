@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ TASKS: Final = "Taskyard"
 MAKERS: Final = {JOBS: job, TASKS: task}
 
 SETTLED_WITHIN: Final = 900.0
+ONE_WITHIN: Final = 60.0
 PAUSE: Final = 0.3
 """Between two that come one at a time: what is left to do of the one is done."""
 
@@ -142,24 +143,21 @@ async def at_once(
 async def in_bulk(here: Yard, what: str, created: list[str], make: Callable[[str], Any]) -> Run:
     await here.quiet()
     done = here.watcher.finished + len(created)
-    async with lag.probing(here.operator.port if here.operator else None) as lags:
-        async with here.meter.measuring() as costs:
-            await here.creator.create_all(make(name) for name in created)
-            await here.watcher.until("all have ended", lambda: here.watcher.finished >= done, SETTLED_WITHIN)
+    port = here.operator.port if here.operator is not None else None
+    async with lag.probing(port) as lags, here.meter.measuring() as costs:
+        await here.creator.create_all(make(name) for name in created)
+        await here.watcher.until("all have ended", lambda: here.watcher.finished >= done, SETTLED_WITHIN)
     lives = {name: here.watcher.lives[name] for name in created}
     return run_of(what, lives, costs[0], lags, here.operator)
 
 
-async def one_at_a_time(here: Yard, what: str, created: Iterable[str]) -> dict[str, Life]:
-    """Each when the one before has ended."""
-    lives = here.watcher.lives
-    for name in created:
-        await here.creator.create(MAKERS[what](name))
-        await here.watcher.until(
-            f"{name} has ended", lambda name=name: lives[name].finished is not None, 60.0
-        )
-        await asyncio.sleep(PAUSE)
-    return {name: lives[name] for name in created}
+async def one(here: Yard, what: str, name: str) -> Life:
+    """Alone, from its creation until it has ended and nothing is left to do."""
+    life = here.watcher.lives[name]
+    await here.creator.create(MAKERS[what](name))
+    await here.watcher.until(f"{name} has ended", lambda: life.finished is not None, ONE_WITHIN)
+    await asyncio.sleep(PAUSE)
+    return life
 
 
 async def idle(plane: Plane, count: int, folder: Path) -> dict[str, Run]:
@@ -171,7 +169,7 @@ async def idle(plane: Plane, count: int, folder: Path) -> dict[str, Run]:
         async with lag.probing(None) as lags, tasks.meter.measuring() as costs:
             for name in names(count):
                 for what, here in ((JOBS, jobs), (TASKS, tasks)):
-                    lives[what] |= await one_at_a_time(here, what, [name])
+                    lives[what][name] = await one(here, what, name)
         for what in (JOBS, TASKS):
             runs[what] = run_of(what, lives[what], costs[0], lags, None)
         return runs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -33,7 +32,7 @@ class Target:
         return "met, and the aim" if self._is_good(figure, self.aim) else "met"
 
     def _is_good(self, figure: float, limit: float) -> bool:
-        return operator.ge(figure, limit) if self.at_least else operator.le(figure, limit)
+        return figure >= limit if self.at_least else figure <= limit
 
     def __str__(self) -> str:
         sign = "≥" if self.at_least else "≤"
