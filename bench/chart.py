@@ -125,7 +125,6 @@ def _y(value: float, top: float) -> float:
 
 def _round_up(value: float) -> float:
     """To what four lines divide into figures that one can read."""
-    step = 4.0
-    while step < value:
-        step *= 2 if step * 2 >= value or str(step)[0] in "48" else 2.5
-    return step
+    return next(
+        digit * 10.0**power for power in range(12) for digit in (4, 8, 20) if digit * 10**power >= value
+    )

@@ -11,7 +11,7 @@ from bench.targets import TARGETS
 JSON = dict[str, Any]
 Rows = list[Sequence[str]]
 
-NONE: Final = "–"
+NONE: Final = "-"
 
 FIGURES: Final[tuple[tuple[str, Callable[[JSON], float | None]], ...]] = (
     ("tasks/s", lambda run: run["rate"]),
@@ -24,7 +24,7 @@ FIGURES: Final[tuple[tuple[str, Callable[[JSON], float | None]], ...]] = (
 )
 COSTS: Final[tuple[tuple[str, Callable[[JSON], float | None]], ...]] = (
     *(
-        (f"CPU a task, {part}, ms", lambda run, part=part: run["cpu_ms"].get(part))  # type: ignore[misc]
+        (f"CPU a task, {part}, ms", lambda run, part=part: run["cpu_ms"].get(part))
         for part in ("operator", "apiserver", "etcd", "controller-manager", "scheduler", "kwok", "harness")
     ),
     ("of all others, ms", lambda run: run["cpu_ms"].get("others")),
@@ -59,7 +59,9 @@ def spread(values: Iterable[float | None]) -> str:
     if found is None:
         return NONE
     middle = number(found.middle)
-    return middle if found.least == found.most else f"{middle} ({number(found.least)}–{number(found.most)})"
+    return (
+        middle if found.least == found.most else f"{middle} ({number(found.least)} to {number(found.most)})"
+    )
 
 
 def laid_out(rows: Sequence[Sequence[str]]) -> str:
@@ -112,7 +114,7 @@ def scenarios(found: Mapping[str, Mapping[str, float | None]]) -> str:
     for name, figures in found.items():
         for figure, value in figures.items():
             rows.append([name, figure, number(value)])
-            name = ""  # noqa: PLW2901 - told once
+            name = ""
     return laid_out(rows)
 
 
