@@ -9,12 +9,13 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Final, Never
 
-from bench import chart, measure, results, table, targets
+from bench import chart, measure, results, scenarios, table, targets
 from bench.measure import JOBS, TASKS
 from bench.plane import Plane, plane, standing
 from bench.results import JSON
@@ -28,6 +29,9 @@ REPEATS: Final = 3
 IDLE: Final = 30
 QUICK_IDLE: Final = 10
 WARM_UP: Final = 20
+PARTS: Final = ("throughput", "idle", "storm", "queues", "line")
+LONGEST: Final = 28 * 60.0
+"""Seconds. What is not done by then is left; taking everything down takes some more."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,8 +61,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--counts", type=_counts, default=COUNTS, help="so many at once [500,2000], for trials"
     )
+    parser.add_argument("--scale", type=float, default=1.0, help="of the scenarios [1], for trials")
+    parser.add_argument("--only", type=_parts, default=PARTS, help=f"some of {','.join(PARTS)}")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     return parser
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    parts = tuple(text.split(","))
+    if unknown := set(parts) - set(PARTS):
+        raise argparse.ArgumentTypeError(f"there is no {', '.join(unknown)}")
+    return parts
 
 
 def _counts(text: str) -> tuple[int, ...]:
@@ -74,10 +87,14 @@ async def _measured(native: Native, options: argparse.Namespace, folder: Path) -
         say("warming up")
         for what in (JOBS, TASKS):
             await measure.at_once(there, what, WARM_UP, folder)
-        await _throughput(there, counts, repeats, folder, found)
-        say("one at a time")
-        alone = await measure.idle(there, QUICK_IDLE if options.quick else IDLE, folder)
-        found["idle"] = {what: run.as_json() for what, run in alone.items()}
+        if "throughput" in options.only:
+            await _throughput(there, counts, repeats, folder, found)
+        if "idle" in options.only:
+            say("one at a time")
+            alone = await measure.idle(there, QUICK_IDLE if options.quick else IDLE, folder)
+            found["idle"] = {what: run.as_json() for what, run in alone.items()}
+        if not options.quick:
+            await _scenarios(there, options, folder, found, until=began + LONGEST)
     found["took"] = time.monotonic() - began
     return found
 
@@ -94,6 +111,25 @@ async def _throughput(there: Plane, counts: Sequence[int], repeats: int, folder:
                 say(f"{count:,} {what}, {repeat + 1} of {repeats}: {run.rate:.1f} tasks/s")
 
 
+async def _scenarios(
+    there: Plane, options: argparse.Namespace, folder: Path, found: JSON, until: float
+) -> None:
+    """The long one last: it takes what is left of the time."""
+    sizes = scenarios.Sizes()
+    if options.scale != 1:
+        sizes = sizes.smaller(options.scale)
+    found["sizes"] = asdict(sizes)
+    if "storm" in options.only:
+        say(f"a storm of retries: {sizes.storm} tasks fail twice")
+        found["scenarios"]["retry storm"] = await scenarios.retry_storm(there, folder, sizes)
+    if "queues" in options.only:
+        say(f"{sizes.queues} queues, {sizes.in_queues:,} tasks")
+        found["scenarios"]["many queues"] = await scenarios.many_queues(there, folder, sizes)
+    if "line" in options.only:
+        say(f"{sizes.long:,} wait behind a limit of {sizes.limit}")
+        found["scenarios"]["long line"] = await scenarios.long_line(there, folder, sizes, until)
+
+
 def say(line: str) -> None:
     print(f"{datetime.now(UTC):%H:%M:%S}  {line}", file=sys.stderr, flush=True)
 
@@ -102,12 +138,11 @@ def _tell(found: JSON, folder: Path, *, is_strict: bool) -> int:
     found["figures"] = results.figures(found)
     (folder / "results.json").write_text(json.dumps(found, indent=1) + "\n")
     caption = f"{found['when']}, {found['commit'][:10]}, {found['processors']} processors, kwok nodes"
-    (folder / "chart.svg").write_text(chart.chart(found["throughput"], caption))
-    print(table.throughput(found["throughput"]), table.idle(found["idle"]), sep="\n\n")
-    print("", table.requests(found["throughput"]), "", table.targets(found["figures"]), sep="\n")
-    print(
-        f"\n{folder.relative_to(PROJECT)}/results.json, chart.svg; it took {found['took'] / 60:.1f} minutes"
-    )
+    if found["throughput"]:
+        (folder / "chart.svg").write_text(chart.chart(found["throughput"], caption))
+    print("", *table.everything(found), sep="\n\n")
+    where = folder.relative_to(PROJECT)
+    print(f"\n{where}/results.json, chart.svg; it took {found['took'] / 60:.1f} minutes")
     return 1 if is_strict and targets.missed(found["figures"]) else 0
 
 

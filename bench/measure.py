@@ -38,7 +38,10 @@ class Cost:
     seconds: float
     cpu: dict[str, float]
     """Seconds of a processor: the parts of the control plane, the operator, this harness, and all others there were."""
+    cpu_afterwards: dict[str, float]
+    """What is left to do when the last one has ended: Jobs that are told of their pods, a second later."""
     requests: Counter[Request]
+    """With those afterwards."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,12 @@ class Run:
     seconds: float
     """From the first create to the last verdict."""
     rate: float
+    pods_rate: float | None
+    """By the end of the last pod, whoever is told of it when."""
     cpu_ms: dict[str, float]
-    """A task."""
+    """A task, up to the last verdict."""
+    cpu_ms_afterwards: dict[str, float]
+    """Until nothing is left to do."""
     submit_to_job: Latencies
     submit_to_verdict: Latencies
     pod_to_verdict: Latencies
@@ -94,12 +101,15 @@ class Meter:
         """What is done meanwhile; its cost is in the list afterwards."""
         found: list[Cost] = []
         asked = exposition.requests(await self._plane.api.text("/metrics"))
-        used, began = self.cpu(), time.monotonic()
+        before, began = self.cpu(), time.monotonic()
         yield found
-        seconds, cpu = time.monotonic() - began, rise(used, self.cpu())
+        seconds, then = time.monotonic() - began, self.cpu()
+        await self._plane.quiet(*([self._operator.pid] if self._operator is not None else []))
+        afterwards = rise(then, self.cpu())
         answered = exposition.requests(await self._plane.api.text("/metrics"))
         answered.subtract(asked)
-        found.append(Cost(seconds, cpu, Counter({key: each for key, each in answered.items() if each})))
+        requests = Counter({key: each for key, each in answered.items() if each})
+        found.append(Cost(seconds, rise(before, then), afterwards, requests))
 
 
 @dataclass
@@ -124,12 +134,15 @@ class Yard:
 async def yard(plane: Plane, what: str, folder: Path) -> AsyncIterator[Yard]:
     """A new one. Raw Jobs have no operator beside them."""
     async with plane.namespace() as namespace, watching(plane.api, namespace) as watcher:
-        creator = Creator(plane.api, namespace, watcher)
-        if what == JOBS:
-            yield Yard(plane, namespace, watcher, creator, Meter(plane, None), None)
-            return
-        async with operator.running(plane.kubeconfig, folder / f"{namespace}.log") as op:
-            yield Yard(plane, namespace, watcher, creator, Meter(plane, op), op)
+        op = operator.start(plane.kubeconfig, folder / f"{namespace}.log") if what == TASKS else None
+        here = Yard(plane, namespace, watcher, Creator(plane.api, namespace, watcher), Meter(plane, op), op)
+        try:
+            if op is not None:
+                await op.ready()
+            yield here
+        finally:
+            if here.operator is not None:  # it may be another one by now
+                await here.operator.stop()
 
 
 async def at_once(
@@ -144,7 +157,7 @@ async def in_bulk(here: Yard, what: str, created: list[str], make: Callable[[str
     await here.quiet()
     done = here.watcher.finished + len(created)
     port = here.operator.port if here.operator is not None else None
-    async with lag.probing(port) as lags, here.meter.measuring() as costs:
+    async with here.meter.measuring() as costs, lag.probing(port) as lags:
         await here.creator.create_all(make(name) for name in created)
         await here.watcher.until("all have ended", lambda: here.watcher.finished >= done, SETTLED_WITHIN)
     lives = {name: here.watcher.lives[name] for name in created}
@@ -184,12 +197,17 @@ def run_of(what: str, lives: Mapping[str, Life], cost: Cost, lags: Lags, op: Ope
     begun = min(life.submitted for life in each if life.submitted is not None)
     ended = max(life.finished for life in each if life.finished is not None)
     memory = op.memory if op is not None else None
+    pods = [life.pod_ended for life in each]
     return Run(
         what=what,
         count=count,
         seconds=ended - begun,
         rate=count / (ended - begun),
+        pods_rate=count / (max(ends) - begun)
+        if (ends := [each for each in pods if each is not None])
+        else None,
         cpu_ms={part: used * 1000 / count for part, used in cost.cpu.items()},
+        cpu_ms_afterwards={part: used * 1000 / count for part, used in cost.cpu_afterwards.items()},
         submit_to_job=Latencies.of(apart(life.submitted, life.job_seen) for life in each),
         submit_to_verdict=Latencies.of(apart(life.submitted, life.finished) for life in each),
         pod_to_verdict=Latencies.of(apart(life.pod_ended, life.finished) for life in each),

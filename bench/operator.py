@@ -10,8 +10,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -119,14 +117,3 @@ def start(kubeconfig: Path, log: Path) -> Operator:
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=environ, stdout=output, stderr=output, cwd=PROJECT)
     return Operator(process, log, port)
-
-
-@asynccontextmanager
-async def running(kubeconfig: Path, log: Path) -> AsyncIterator[Operator]:
-    """One that acts, until here is left."""
-    operator = start(kubeconfig, log)
-    try:
-        await operator.ready()
-        yield operator
-    finally:
-        await operator.stop()

@@ -59,9 +59,53 @@ def figures(found: JSON) -> dict[str, float]:
     return named
 
 
+def told(found: JSON) -> dict[str, dict[str, float | None]]:
+    """The scenarios, in figures that fit a table."""
+    named: dict[str, dict[str, float | None]] = {}
+    for name, scenario in found["scenarios"].items():
+        named[name] = _of_a_run(scenario["run"]) if "run" in scenario else _of_a_line(scenario)
+    return named
+
+
+def _of_a_run(run: JSON) -> dict[str, float | None]:
+    return {
+        "tasks": run["count"],
+        "tasks/s": run["rate"],
+        "operator CPU a task, ms": run["cpu_ms"]["operator"],
+        "operator writes a task": run["writes_a_task"],
+        "pod's end → verdict, p50 s": run["pod_to_verdict"]["p50"],
+        "operator's loop lag, p99 s": run["operator_lag"]["p99"],
+        "conflicts": run["conflicts"],
+        "duplicate Jobs": run["duplicates"],
+        "Completed": run["states"].get("Completed", 0),
+    }
+
+
+def _of_a_line(line: JSON) -> dict[str, float | None]:
+    cold, took_in = line["cold_start"], line["took_in"]
+    return {
+        **{
+            f"operator CPU a task, ms, {length}, {number}": window["cpu_ms"]
+            for length in ("short", "long")
+            for number, window in enumerate(line[length], 1)
+        },
+        "taken in a second, into the long line": took_in["created"] / took_in["seconds"],
+        "operator CPU for one taken in, ms": took_in["operator_cpu_s"] * 1000 / took_in["created"],
+        "cold start, Tasks there": cold["tasks"],
+        "cold start, finished of them": cold["finished"],
+        "cold start to listed, s": cold["to_listed"],
+        "cold start to first claim, s": cold["to_first_claim"],
+        "Tasks at the end": line["created"],
+        "finished of them": line["finished"],
+        "operator memory then, MiB": line["memory"],
+        "operator memory, peak, MiB": line["peak_memory"],
+        "duplicate Jobs": line["duplicates"],
+    }
+
+
 def _runs(found: JSON) -> Iterator[JSON]:
     for by_what in found["throughput"].values():
         for runs in by_what.values():
             yield from runs
     yield from found["idle"].values()
-    yield from (each["run"] for each in found["scenarios"].values() if "run" in each)
+    yield from (each.get("run", each) for each in found["scenarios"].values())

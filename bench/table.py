@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from bench import results
 from bench.figures import Spread
 from bench.targets import TARGETS
 
@@ -13,8 +14,16 @@ Rows = list[Sequence[str]]
 
 NONE: Final = "-"
 
+NOT_OURS: Final = frozenset({"harness", "others", "stolen"})
+
+
+def in_all(cpu: Mapping[str, float]) -> float:
+    return sum(cost for part, cost in cpu.items() if part not in NOT_OURS)
+
+
 FIGURES: Final[tuple[tuple[str, Callable[[JSON], float | None]], ...]] = (
     ("tasks/s", lambda run: run["rate"]),
+    ("pods/s, by their own ends", lambda run: run["pods_rate"]),
     ("submit → Job, p50 ms", lambda run: ms(run["submit_to_job"]["p50"])),
     ("submit → Job, p99 ms", lambda run: ms(run["submit_to_job"]["p99"])),
     ("submit → verdict, p50 ms", lambda run: ms(run["submit_to_verdict"]["p50"])),
@@ -27,7 +36,9 @@ COSTS: Final[tuple[tuple[str, Callable[[JSON], float | None]], ...]] = (
         (f"CPU a task, {part}, ms", lambda run, part=part: run["cpu_ms"].get(part))
         for part in ("operator", "apiserver", "etcd", "controller-manager", "scheduler", "kwok", "harness")
     ),
-    ("of all others, ms", lambda run: run["cpu_ms"].get("others")),
+    ("in all, but the harness, ms", lambda run: in_all(run["cpu_ms"])),
+    ("and afterwards, ms", lambda run: in_all(run["cpu_ms_afterwards"])),
+    ("CPU of strangers, ms", lambda run: run["cpu_ms"].get("others")),
     ("operator writes a task", lambda run: run["writes_a_task"] if run["what"] != "raw Jobs" else None),
     ("requests a task, all", lambda run: sum(run["requests_a_task"].values())),
     ("operator memory, peak, MiB", lambda run: run["peak_memory"]),
@@ -79,6 +90,19 @@ def laid_out(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])
 
 
+def everything(found: JSON) -> Iterator[str]:
+    """Table by table, of what was measured."""
+    if found["throughput"]:
+        yield throughput(found["throughput"])
+    if found["idle"]:
+        yield idle(found["idle"])
+    if found["throughput"]:
+        yield requests(found["throughput"])
+    if found["scenarios"]:
+        yield scenarios(results.told(found))
+    yield targets(found["figures"])
+
+
 def throughput(found: Mapping[str, Mapping[str, list[JSON]]]) -> str:
     """N at once: by count, and by what was created."""
     columns = [(count, what) for count, by_what in found.items() for what in by_what]
@@ -90,7 +114,7 @@ def throughput(found: Mapping[str, Mapping[str, list[JSON]]]) -> str:
 
 def idle(found: Mapping[str, JSON]) -> str:
     rows: Rows = [["one at a time", *found]]
-    for name, figure in FIGURES[1:]:
+    for name, figure in FIGURES[2:]:
         rows.append([name, *(number(figure(run)) for run in found.values())])
     return laid_out(rows)
 

@@ -57,6 +57,10 @@ class Watcher:
     def __init__(self) -> None:
         self.lives: dict[str, Life] = defaultdict(Life)
         self.finished = 0
+        self.known = 0
+        """Tasks to which the operator has given a status."""
+        self.claims = 0
+        """Tasks that were claimed, be it once or again."""
         self.listeners: list[Listener] = []
         self._heard = asyncio.Event()
         self._failure: BaseException | None = None
@@ -97,11 +101,14 @@ class Watcher:
         metadata, status = event["object"]["metadata"], event["object"].get("status", {})
         life = self.lives[metadata["name"]]
         life.seen = life.seen or now
-        life.state = status.get("state", "")
+        if (state := status.get("state", "")) and not life.state:
+            self.known += 1
+        life.state = state
         life.attempts = max(status.get("attempt", 0), 1)
         life.writes += event["type"] == "MODIFIED"
-        if life.state == "Claimed":
-            life.claimed = life.claimed or now
+        if life.state == "Claimed" and life.claimed is None:
+            life.claimed = now
+            self.claims += 1
         if status.get("phase") == "Finished":
             self._finish(life, now)
 
