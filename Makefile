@@ -41,6 +41,10 @@ simulate: $(READY) ## thousands more random histories, on all cores; SECONDS=300
 	@$(RUN) -m tests.simulate --seconds $(or $(SIMULATED_SECONDS),300) $(if $(SEED),--first $(SEED))
 bench-decisions: $(READY) ## what one event costs with many tasks or tenants waiting, against a cluster in memory
 	@$(RUN) -m bench.decisions
+bench: $(READY) ## how fast it is beside raw Jobs, and what it costs: half an hour; QUICK=1: three minutes
+	@$(RUN) -m bench $(if $(QUICK),--quick) $(if $(STRICT),--strict)
+soak: $(READY) ## ten tasks a second for twenty minutes: nothing may grow; SOAK_SECONDS=60 is shorter
+	@$(RUN) -m bench.soak
 lint: $(READY) ## ruff, mypy --strict, import-linter, generated files
 	@$(RUN) -m tests lint
 image: $(READY) ## build the images into the cache
@@ -63,4 +67,4 @@ help: ## this list
 $(READY):
 	@$(PYTHON) cluster/environment.py $(VENV) requirements-dev.lock
 
-.PHONY: demo test up down status kubeconfig env install up-kwok down-kwok unit simulate bench-decisions lint image manifests verify format lock help
+.PHONY: demo test up down status kubeconfig env install up-kwok down-kwok unit simulate bench-decisions bench soak lint image manifests verify format lock help

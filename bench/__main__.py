@@ -36,7 +36,7 @@ LONGEST: Final = 28 * 60.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _as_ctrl_c)
+    signal.signal(signal.SIGTERM, as_ctrl_c)
     folder = RESULTS / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
     try:
         with standing() as native:
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _tell(found, folder, is_strict=options.strict)
 
 
-def _as_ctrl_c(number: int, frame: FrameType | None) -> Never:
+def as_ctrl_c(number: int, frame: FrameType | None) -> Never:
     """So that everything that was begun is ended."""
     raise KeyboardInterrupt
 

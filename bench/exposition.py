@@ -68,3 +68,14 @@ def conflicts(found: Mapping[Request, int]) -> int:
         for request, number in found.items()
         if request.code == "409" and (request.verb, request.resource) in TASK_WRITES
     )
+
+
+def stored(text: str) -> dict[str, int]:
+    """How many objects there are of each resource, as the API server counts them twice a minute."""
+    found: dict[str, int] = {}
+    for labels, number in samples(text, "apiserver_storage_objects"):
+        found[labels["resource"]] = round(number)
+    for labels, number in samples(text, "apiserver_resource_objects"):
+        name = ".".join(each for each in (labels["resource"], labels["group"]) if each)
+        found[name] = round(number)
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import os
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from typing import Final
 
 from bench import processes
 from bench.api import Api, Refused, connect
+from bench.processes import Memory
 from bench.watcher import KINDS
 from cluster import network
 from cluster.build import PROJECT
@@ -58,6 +58,9 @@ class Plane:
 
     def cpu_seconds(self) -> dict[str, float]:
         return {part: processes.cpu_seconds(self.pid(part)) for part in ALL_PARTS}
+
+    def memory(self, part: str) -> Memory:
+        return processes.memory(self.pid(part))
 
     async def quiet(self, *others: int) -> None:
         """Until what went before is over, and nothing uses the processors but what is not ours."""
@@ -156,8 +159,3 @@ def standing() -> Iterator[Native]:
         finally:
             if not stood_before:
                 native.down()
-
-
-def load() -> float:
-    """Of the whole machine, over the last minute."""
-    return os.getloadavg()[0]

@@ -89,6 +89,7 @@ def _of_a_line(line: JSON) -> dict[str, float | None]:
             for length in ("short", "long")
             for number, window in enumerate(line[length], 1)
         },
+        "growth, times": line["growth"],
         "taken in a second, into the long line": took_in["created"] / took_in["seconds"],
         "operator CPU for one taken in, ms": took_in["operator_cpu_s"] * 1000 / took_in["created"],
         "cold start, Tasks there": cold["tasks"],
