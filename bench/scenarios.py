@@ -19,6 +19,7 @@ from bench.measure import TASKS, Yard
 from bench.plane import Plane
 from bench.watcher import Watcher
 
+NAMES: Final = {"storm": "retry storm", "queues": "many queues", "line": "long line"}
 QUEUE: Final = "limited"
 NOWHERE: Final = "played-by-the-harness"
 """A node that does not exist: kwok leaves its pods alone."""

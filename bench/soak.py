@@ -34,9 +34,13 @@ RATE: Final = 10.0
 EVERY: Final = 10.0
 EVENTS_EVERY: Final = 60.0
 ENDS_WITHIN: Final = 120.0
+COMPACTED_EVERY: Final = 300.0
+"""By the API server: until then etcd keeps whatever was overwritten. A quarter has to have one."""
 FLAT: Final = 1.10
 """By how much more the last quarter may use than the second one."""
 
+JUDGED: Final = ("operator", "etcd_in_use")
+"""The file never shrinks, and how much memory etcd takes is Go's affair."""
 STORED: Final = ("tasks.taskyard.dev", "jobs.batch", "pods", "events")
 
 
@@ -58,7 +62,8 @@ class Sample:
 
 def growth(samples: list[Sample], what: str) -> float | None:
     """The most of the last quarter by the most of the second; None if it was too short to tell."""
-    if len(samples) < 4:
+    lasted = max((each.at for each in samples), default=0.0)
+    if len(samples) < 4 or (what.startswith("etcd") and lasted < 4 * (COMPACTED_EVERY - EVERY)):
         return None
     ordered = [float(getattr(each, what)) for each in sorted(samples, key=lambda each: each.at)]
     quarter = len(ordered) // 4
@@ -92,6 +97,8 @@ def told(found: JSON) -> str:
         quarters = [samples[number * size : (number + 1) * size] for number in range(3)]
         most = [max((each[what] for each in one), default=None) for one in (*quarters, samples[-size:])]
         verdict = "too short" if growth is None else "flat" if growth <= FLAT else "GROWS"
+        if what not in JUDGED:
+            verdict = "(not judged)"
         rows.append([what, *map(table.number, most), table.number(growth), verdict])
     ends = found["finished"], found["created"], found["duplicates"]
     latencies = ", ".join(
