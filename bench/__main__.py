@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final, Never
@@ -123,17 +124,16 @@ async def _scenarios(
         sizes = sizes.smaller(options.scale)
     found["sizes"] = asdict(sizes)
     each = {
-        "storm": scenarios.retry_storm(there, folder, sizes),
-        "queues": scenarios.many_queues(there, folder, sizes),
-        "line": scenarios.long_line(there, folder, sizes, until),
+        "storm": partial(scenarios.retry_storm, there, folder, sizes),
+        "queues": partial(scenarios.many_queues, there, folder, sizes),
+        "line": partial(scenarios.long_line, there, folder, sizes, until),
     }
     for name, scenario in each.items():
         if name not in options.only:
-            scenario.close()
             continue
         say(scenarios.NAMES[name])
         try:
-            found["scenarios"][scenarios.NAMES[name]] = await scenario
+            found["scenarios"][scenarios.NAMES[name]] = await scenario()
         except Exception as error:  # the others are measured all the same
             found.setdefault("failed", {})[scenarios.NAMES[name]] = repr(error)
             traceback.print_exc()

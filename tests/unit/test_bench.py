@@ -98,7 +98,8 @@ def test_the_cpu_of_a_process_includes_its_children_that_have_ended() -> None:
     # pid (name) state ppid …: the name may hold anything; utime, stime, cutime and cstime are 14 to 17
     line = "7 (a) b) c) S 5 7 7 0 -1 4194304 1 2 3 4 100 20 3 1 20 0 1 0 900 1 2"
     found = Stat.of(line)
-    assert (found.parent, found.seconds) == (5, pytest.approx(124 * TICK))
+    assert found.parent == 5
+    assert found.seconds == pytest.approx(124 * TICK)
 
 
 def test_a_tree_is_a_process_and_all_below_it() -> None:
