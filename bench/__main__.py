@@ -152,6 +152,8 @@ def _tell(found: JSON, folder: Path, *, is_strict: bool) -> int:
     print("", *table.everything(found), sep="\n\n")
     where = folder.relative_to(PROJECT)
     print(f"\n{where}/results.json, chart.svg; it took {found['took'] / 60:.1f} minutes")
+    if disturbed := results.disturbed(found):
+        print("DISTURBED by strangers, who used so much of the processors: " + "; ".join(disturbed))
     for name, why in found.get("failed", {}).items():
         print(f"NOT MEASURED: {name}: {why}")
     return 1 if is_strict and (targets.missed(found["figures"]) or "failed" in found) else 0

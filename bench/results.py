@@ -16,6 +16,7 @@ JSON = dict[str, Any]
 
 JOBS: Final = "raw Jobs"
 TASKS: Final = "Taskyard"
+NOISE: Final = 0.10
 
 
 def begun(**said: Any) -> JSON:
@@ -57,6 +58,25 @@ def figures(found: JSON) -> dict[str, float]:
         named |= {name: value for name, value in told.items() if value is not None}
     named["duplicates"] = sum(each["duplicates"] for each in _runs(found))
     return named
+
+
+def disturbed(found: JSON) -> list[str]:
+    """Runs beside which others used more of the processors than noise."""
+    named = [
+        (f"{run['what']}, {run['count']:,}, repeat {number}", run)
+        for by_what in found["throughput"].values()
+        for runs in by_what.values()
+        for number, run in enumerate(runs, 1)
+    ]
+    named += [(name, each["run"]) for name, each in found["scenarios"].items() if "run" in each]
+    shares = {name: strangers_share(run, found["processors"]) for name, run in named}
+    return [f"{name}: {share:.0%}" for name, share in shares.items() if share > NOISE]
+
+
+def strangers_share(run: JSON, processors: int) -> float:
+    """Of all that the processors could do meanwhile, what was not ours; also what the machine below gave to others."""
+    used = (run["cpu_ms"].get("others", 0.0) + run["cpu_ms"].get("stolen", 0.0)) * run["count"] / 1000
+    return float(used / (run["seconds"] * processors))
 
 
 def told(found: JSON) -> dict[str, dict[str, float | None]]:

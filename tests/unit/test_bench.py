@@ -221,7 +221,7 @@ def run(what: str, rate: float, **more: Any) -> dict[str, Any]:
     cpu = {"apiserver": 20.0, "harness": 2.0, "others": 1.0} | (
         {"operator": 6.0} if what == "Taskyard" else {}
     )
-    found = {"what": what, "count": 500, "rate": rate, "pods_rate": rate, "cpu_ms": cpu}
+    found = {"what": what, "count": 500, "seconds": 10.0, "rate": rate, "pods_rate": rate, "cpu_ms": cpu}
     found |= {
         "cpu_ms_afterwards": {"apiserver": 1.0},
         "writes_a_task": 4.0,
@@ -253,6 +253,17 @@ def test_figures_are_told_of_what_was_measured_only() -> None:
     assert found["pod_to_verdict_ms"] == pytest.approx(10)
     assert found["duplicates"] == 1, "of the scenarios, too"
     assert not {"ratio_2000", "growth", "cold_start_s"} & found.keys()
+
+
+def test_a_run_beside_which_others_worked_is_named() -> None:
+    found = everything() | {"processors": 2}
+    quiet, busy = {"others": 4.0, "stolen": 0.0}, {"others": 4.0, "stolen": 30.0}
+    for runs in found["throughput"]["500"].values():
+        for each in runs:
+            each["cpu_ms"] = quiet
+    found["throughput"]["500"]["Taskyard"][1]["cpu_ms"] = busy
+    found["scenarios"]["retry storm"]["run"]["cpu_ms"] = quiet
+    assert results.disturbed(found) == ["Taskyard, 500, repeat 2: 85%"]
 
 
 def test_every_table_can_be_told() -> None:
