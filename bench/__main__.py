@@ -5,27 +5,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import signal
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import Final, Never
+from typing import Final
 
-from bench import chart, measure, results, scenarios, table, targets
+from bench import chart, measure, results, scenarios, session, table, targets
 from bench.measure import JOBS, TASKS
-from bench.plane import Plane, plane, standing
+from bench.plane import Plane, Standing, plane, standing
 from bench.results import JSON
+from bench.session import say
 from cluster.build import PROJECT
 from cluster.errors import ClusterError
-from cluster.native import Native
 
-RESULTS: Final = PROJECT / "bench" / "results"
 COUNTS: Final = (500, 2000)
 REPEATS: Final = 3
 IDLE: Final = 30
@@ -38,14 +34,13 @@ LONGEST: Final = 28 * 60.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, as_ctrl_c)
-    folder = RESULTS / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
+    folder = session.new_folder()
     try:
-        with standing() as native:
+        with standing() as stands:
             folder.mkdir(parents=True)
             found = results.begun(quick=options.quick, repeats=1 if options.quick else REPEATS)
             try:
-                asyncio.run(_measured(native, options, folder, found))
+                asyncio.run(_measured(stands, options, folder, found))
             finally:  # whatever it was that ended it, what was measured is kept
                 (folder / "results.json").write_text(json.dumps(found, indent=1) + "\n")
     except ClusterError as error:
@@ -54,11 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return _tell(found, folder, is_strict=options.strict)
-
-
-def as_ctrl_c(number: int, frame: FrameType | None) -> Never:
-    """So that everything that was begun is ended."""
-    raise KeyboardInterrupt
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,10 +74,10 @@ def _counts(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
-async def _measured(native: Native, options: argparse.Namespace, folder: Path, found: JSON) -> None:
+async def _measured(stands: Standing, options: argparse.Namespace, folder: Path, found: JSON) -> None:
     counts = options.counts[:1] if options.quick else options.counts
     began = time.monotonic()
-    async with plane(native) as there:
+    async with plane(stands) as there:
         say("warming up")
         for what in (JOBS, TASKS):
             await measure.at_once(there, what, WARM_UP, folder)
@@ -137,10 +127,6 @@ async def _scenarios(
         except Exception as error:  # the others are measured all the same
             found.setdefault("failed", {})[scenarios.NAMES[name]] = repr(error)
             traceback.print_exc()
-
-
-def say(line: str) -> None:
-    print(f"{datetime.now(UTC):%H:%M:%S}  {line}", file=sys.stderr, flush=True)
 
 
 def _tell(found: JSON, folder: Path, *, is_strict: bool) -> int:

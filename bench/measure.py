@@ -44,6 +44,10 @@ class Cost:
     """With those afterwards."""
 
 
+NOTHING: Final = Cost(0.0, {}, {}, Counter())
+"""Where the cost was not measured: of tasks that come one at a time it is lost in what an idle control plane does."""
+
+
 @dataclass(frozen=True)
 class Run:
     """What is written of one run; times in seconds, memory in MiB."""
@@ -68,7 +72,7 @@ class Run:
     """From the answer to a create to its event, here."""
     operator_lag: Latencies
     our_lag: Latencies
-    writes_a_task: float
+    writes_a_task: float | None
     requests_a_task: dict[str, float]
     conflicts: int
     duplicates: int
@@ -131,9 +135,9 @@ class Yard:
 
 
 @asynccontextmanager
-async def yard(plane: Plane, what: str, folder: Path) -> AsyncIterator[Yard]:
-    """A new one. Raw Jobs have no operator beside them."""
-    async with plane.namespace() as namespace, watching(plane.api, namespace) as watcher:
+async def yard(plane: Plane, what: str, folder: Path, *, is_last: bool = False) -> AsyncIterator[Yard]:
+    """A new one. Raw Jobs have no operator beside them. After the last one nobody cleans up, if all goes anyway."""
+    async with plane.namespace(is_last=is_last) as namespace, watching(plane.api, namespace) as watcher:
         op = operator.start(plane.kubeconfig, folder / f"{namespace}.log") if what == TASKS else None
         here = Yard(plane, namespace, watcher, Creator(plane.api, namespace, watcher), Meter(plane, op), op)
         try:
@@ -179,12 +183,12 @@ async def idle(plane: Plane, count: int, folder: Path) -> dict[str, Run]:
         await in_bulk(tasks, TASKS, names(5, "warm"), task)
         runs: dict[str, Run] = {}
         lives: dict[str, dict[str, Life]] = {JOBS: {}, TASKS: {}}
-        async with lag.probing(None) as lags, tasks.meter.measuring() as costs:
+        async with lag.probing(None) as lags:
             for name in names(count):
                 for what, here in ((JOBS, jobs), (TASKS, tasks)):
                     lives[what][name] = await one(here, what, name)
         for what in (JOBS, TASKS):
-            runs[what] = run_of(what, lives[what], costs[0], lags, None)
+            runs[what] = run_of(what, lives[what], NOTHING, lags, None)
         return runs
 
 
@@ -215,7 +219,7 @@ def run_of(what: str, lives: Mapping[str, Life], cost: Cost, lags: Lags, op: Ope
         watch_lag=Latencies.of(apart(life.answered, life.seen) for life in each),
         operator_lag=Latencies.of(lags.operator),
         our_lag=Latencies.of(lags.ours),
-        writes_a_task=exposition.task_writes(cost.requests) / count,
+        writes_a_task=exposition.task_writes(cost.requests) / count if cost.requests else None,
         requests_a_task=requests_a_task(cost.requests, count),
         conflicts=exposition.conflicts(cost.requests),
         duplicates=sum(life.duplicates for life in each),

@@ -9,7 +9,8 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -37,11 +38,20 @@ GONE_WITHIN: Final = 300.0
 SERVED_WITHIN: Final = 30.0
 
 
+@dataclass(frozen=True)
+class Standing:
+    """A control plane that is up."""
+
+    native: Native
+    stood_before: bool
+
+
 class Plane:
     """A running one."""
 
-    def __init__(self, native: Native, api: Api, etcd: Api) -> None:
+    def __init__(self, native: Native, api: Api, etcd: Api, *, goes: bool) -> None:
         self._native = native
+        self._goes = goes
         self._register = Register(native.folder / "processes")
         self.api = api
         self.etcd = etcd
@@ -75,8 +85,10 @@ class Plane:
             before = now
 
     @asynccontextmanager
-    async def namespace(self) -> AsyncIterator[str]:
-        """A new one in which pods can be made. Afterwards all that was in it is gone."""
+    async def namespace(self, *, is_last: bool = False) -> AsyncIterator[str]:
+        """A new one in which pods can be made. Afterwards all that was in it is gone; unless it is the last one, and the
+        control plane goes itself: ten thousand Tasks take minutes.
+        """
         name = f"bench-{uuid.uuid4().hex[:8]}"
         made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await self.api.ask("POST", "/api/v1/namespaces", made)
@@ -85,16 +97,16 @@ class Plane:
         try:
             yield name
         finally:
-            await self._clear(name)
+            if not (is_last and self._goes):
+                await self._clear(name)
 
     async def _clear(self, name: str) -> None:
         """Pods first: what has none left goes faster."""
-        at_once = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
-        for kind in ("Task", "Pod", "Job"):
-            await self.api.ask("DELETE", KINDS[kind].format(name), at_once)
-        await self.api.ask("DELETE", f"/api/v1/namespaces/{name}/events")
-        await self.api.ask("DELETE", f"/api/v1/namespaces/{name}")
         deadline = time.monotonic() + GONE_WITHIN
+        for kind in ("Task", "Pod", "Job"):
+            await self._delete_all(KINDS[kind].format(name), deadline)
+        await self._delete_all(f"/api/v1/namespaces/{name}/events", deadline)
+        await self.api.ask("DELETE", f"/api/v1/namespaces/{name}")
         while time.monotonic() < deadline:
             try:
                 await self.api.ask("GET", f"/api/v1/namespaces/{name}")
@@ -103,10 +115,19 @@ class Plane:
             await asyncio.sleep(0.2)
         raise ClusterError(f"namespace {name} does not go")
 
+    async def _delete_all(self, path: str, deadline: float) -> None:
+        """As often as it takes: of many, not all go within the time that one request has."""
+        at_once = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+        while time.monotonic() < deadline:
+            with suppress(Refused, TimeoutError):
+                await self.api.ask("DELETE", path, at_once)
+                return
+
 
 @asynccontextmanager
-async def plane(native: Native) -> AsyncIterator[Plane]:
+async def plane(standing: Standing) -> AsyncIterator[Plane]:
     """What stands, with the CRDs of this clone."""
+    native = standing.native
     pki = native.folder / "pki"
     address = network.KWOK_CONTROL_PLANE
     server, etcd = f"https://{address}:{API_PORT}", f"https://{address}:2379"
@@ -119,7 +140,7 @@ async def plane(native: Native) -> AsyncIterator[Plane]:
             raise ClusterError(
                 "The control plane with pretended nodes is not empty: somebody uses it. `make down-kwok` removes it."
             )
-        yield Plane(native, api, storage)
+        yield Plane(native, api, storage, goes=not standing.stood_before)
 
 
 def _apply_crds(native: Native) -> None:
@@ -142,7 +163,7 @@ async def _served(api: Api) -> None:
 
 
 @contextmanager
-def standing() -> Iterator[Native]:
+def standing() -> Iterator[Standing]:
     """Up, and nobody else's meanwhile. One that stood before stands afterwards."""
     native = Native("kwok", Shape(nodes=0, pretended=NODES))
     with LOCK.open("w") as users:
@@ -153,9 +174,9 @@ def standing() -> Iterator[Native]:
                 "Tests use the control plane with pretended nodes: wait for their end."
             ) from None
         stood_before = native.folder.exists()
-        native.up()
         try:
-            yield native
+            native.up()
+            yield Standing(native, stood_before)
         finally:
             if not stood_before:
                 native.down()

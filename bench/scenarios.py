@@ -17,6 +17,7 @@ from bench.api import JSON
 from bench.creator import POD, queue, task
 from bench.measure import TASKS, Yard
 from bench.plane import Plane
+from bench.session import say
 from bench.watcher import Watcher
 
 NAMES: Final = {"storm": "retry storm", "queues": "many queues", "line": "long line"}
@@ -114,7 +115,7 @@ async def long_line(plane: Plane, folder: Path, sizes: Sizes, until: float) -> J
     """10,000 wait behind a limit of 100; the operator is killed when half are finished, and starts among all of them;
     then to the end, or as far as the time allows.
     """
-    async with measure.yard(plane, TASKS, folder) as here:
+    async with measure.yard(plane, TASKS, folder, is_last=True) as here:
         watcher, line = here.watcher, Line(here, sizes.limit)
         await _put_queue(here, QUEUE, maxConcurrent=sizes.limit)
         await line.fill(sizes.short)
@@ -192,7 +193,7 @@ async def _until_finished(watcher: Watcher, count: int, until: float) -> None:
         seconds = max(until - time.monotonic(), 1.0)
         await watcher.until(f"{count} are finished", lambda: watcher.finished >= count, seconds)
     except TimeoutError as error:
-        print(f"  the time is up: {error}", flush=True)
+        say(f"the time is up: {error}")
 
 
 def _cpu(here: Yard) -> float:

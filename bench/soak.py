@@ -9,25 +9,24 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from bench import exposition, measure, table
-from bench.__main__ import RESULTS, as_ctrl_c, say
+from bench import exposition, measure, session, table
 from bench.api import JSON
 from bench.creator import task
 from bench.figures import Latencies, apart
 from bench.measure import TASKS, Yard
-from bench.plane import Plane, plane, standing
+from bench.plane import Plane, Standing, plane, standing
+from bench.session import say
 from cluster.build import PROJECT
 from cluster.errors import ClusterError
-from cluster.native import Native
 
 SECONDS: Final = 20 * 60
 RATE: Final = 10.0
@@ -72,13 +71,12 @@ def growth(samples: list[Sample], what: str) -> float | None:
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, as_ctrl_c)
     seconds = float(os.environ.get("SOAK_SECONDS") or SECONDS)
-    folder = RESULTS / datetime.now(UTC).strftime("soak-%Y-%m-%dT%H-%M-%S")
+    folder = session.new_folder("soak-")
     try:
-        with standing() as native:
+        with standing() as stands:
             folder.mkdir(parents=True)
-            found = asyncio.run(_soaked(native, seconds, folder))
+            found = asyncio.run(_soaked(stands, seconds, folder))
     except ClusterError as error:
         print(f"soak: {error}", file=sys.stderr)
         return 1
@@ -109,8 +107,8 @@ def told(found: JSON) -> str:
     return f"{table.laid_out(rows)}\n\n{said}; operator CPU a task {found['cpu_ms']:.1f} ms\n{latencies}"
 
 
-async def _soaked(native: Native, seconds: float, folder: Path) -> JSON:
-    async with plane(native) as there, measure.yard(there, TASKS, folder) as here:
+async def _soaked(stands: Standing, seconds: float, folder: Path) -> JSON:
+    async with plane(stands) as there, measure.yard(there, TASKS, folder) as here:
         assert here.operator is not None
         say(f"{RATE:.0f} tasks a second for {seconds:.0f} s")
         samples: list[Sample] = []
@@ -121,7 +119,8 @@ async def _soaked(native: Native, seconds: float, folder: Path) -> JSON:
         ]
         created = await _create_steadily(here, began, seconds)
         watcher = here.watcher
-        await watcher.until("all have ended", lambda: watcher.finished >= created, ENDS_WITHIN)
+        with suppress(TimeoutError):  # how many have is told
+            await watcher.until("all have ended", lambda: watcher.finished >= created, ENDS_WITHIN)
         cpu_ms = (here.operator.cpu_seconds - used) * 1000 / created
         for each in helpers:
             if each.done():
