@@ -86,8 +86,8 @@ class Plane:
 
     @asynccontextmanager
     async def namespace(self, *, is_last: bool = False) -> AsyncIterator[str]:
-        """A new one in which pods can be made. Afterwards all that was in it is gone; unless it is the last one, and the
-        control plane goes itself: ten thousand Tasks take minutes.
+        """A new one in which pods can be made. Afterwards all that was in it is gone; but not of the last one, if the
+        control plane goes anyway: ten thousand Tasks take minutes.
         """
         name = f"bench-{uuid.uuid4().hex[:8]}"
         made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

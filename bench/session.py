@@ -15,7 +15,7 @@ RESULTS: Final = PROJECT / "bench" / "results"
 
 
 def new_folder(kind: str = "") -> Path:
-    """For the results of this one, not made yet; from here on SIGTERM ends everything that was begun, as Ctrl-C does."""
+    """For the results of this one, not made yet; from here on SIGTERM ends what was begun, as Ctrl-C does."""
     signal.signal(signal.SIGTERM, _as_ctrl_c)
     return RESULTS / (kind + datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S"))
 
