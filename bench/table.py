@@ -60,7 +60,8 @@ def number(value: float | None) -> str:
     """Three digits that count."""
     if value is None:
         return NONE
-    digits = 0 if abs(value) >= 100 or value == round(value) else 1 if abs(value) >= 10 else 2
+    size = abs(float(f"{value:.3g}"))
+    digits = 0 if size >= 100 or value == round(value) else 1 if size >= 10 else 2
     return f"{value:,.{digits}f}"
 
 

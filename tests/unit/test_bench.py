@@ -203,7 +203,8 @@ def test_every_target_has_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "-"), (0.0, "0"), (0.1234, "0.12"), (12.34, "12.3"), (1234.5, "1,234")]
+    ("value", "text"),
+    [(None, "-"), (0.0, "0"), (0.1234, "0.12"), (9.999, "10.0"), (12.34, "12.3"), (1234.5, "1,234")],
 )
 def test_numbers_have_three_digits(value: float | None, text: str) -> None:
     assert table.number(value) == text
