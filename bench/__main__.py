@@ -30,6 +30,8 @@ WARM_UP: Final = 20
 PARTS: Final = ("throughput", "idle", "storm", "queues", "line")
 LONGEST: Final = 28 * 60.0
 """Seconds. What is not done by then is left; taking everything down takes some more."""
+GRACE: Final = 60.0
+"""For a scenario to tell what it has; after that it has failed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -123,7 +125,8 @@ async def _scenarios(
             continue
         say(scenarios.NAMES[name])
         try:
-            found["scenarios"][scenarios.NAMES[name]] = await scenario()
+            async with asyncio.timeout_at(until + GRACE):
+                found["scenarios"][scenarios.NAMES[name]] = await scenario()
         except Exception as error:  # the others are measured all the same
             found.setdefault("failed", {})[scenarios.NAMES[name]] = repr(error)
             traceback.print_exc()

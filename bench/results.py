@@ -70,6 +70,12 @@ def disturbed(found: JSON) -> list[str]:
     ]
     named += [(name, each["run"]) for name, each in found["scenarios"].items() if "run" in each]
     shares = {name: strangers_share(run, found["processors"]) for name, run in named}
+    shares |= {
+        f"{name}, {length}, window {number}": window["strangers"] / found["processors"]
+        for name, line in found["scenarios"].items()
+        for length in ("short", "long")
+        for number, window in enumerate(line.get(length, ()), 1)
+    }
     return [f"{name}: {share:.0%}" for name, share in shares.items() if share > NOISE]
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from bench import measure, operator
 from bench.api import JSON
 from bench.creator import POD, queue, task
+from bench.figures import rise
 from bench.measure import TASKS, Yard
 from bench.plane import Plane
 from bench.session import say
@@ -57,8 +58,12 @@ class Sizes:
 class Window:
     """Some hundred ends of tasks."""
 
+    count: int
+    seconds: float
     cpu_ms: float
     """Of the operator, for each."""
+    strangers: float
+    """How many processors others used."""
     lists: int
     """How often it listed everything meanwhile, which it does now and then, and which costs more where more is."""
 
@@ -70,14 +75,15 @@ class Line:
         self._here = here
         self._limit = limit
         self.created = 0
+        self._is_fed = False
 
     @property
     def unfinished(self) -> int:
         return self.created - self._here.watcher.finished
 
     async def feed(self, waiting: int) -> None:
-        """Whenever some have ended, as many come; for ever."""
-        while True:
+        """Whenever some have ended, as many come; as long as it is to be fed. Who is half created is created."""
+        while self._is_fed:
             await self.fill(waiting)
             await asyncio.sleep(POLL)
 
@@ -94,21 +100,24 @@ class Line:
 
     async def windows(self, waiting: int, sizes: Sizes) -> list[Window]:
         """While so many wait, several times."""
+        self._is_fed = True
         feeding = asyncio.create_task(self.feed(waiting))
         try:
             await self._window(sizes.window)  # echoes of those that were taken in are still to be heard
             return [await self._window(sizes.window) for _ in range(sizes.windows)]
         finally:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
+            self._is_fed = False
+            await feeding
 
     async def _window(self, count: int) -> Window:
-        watcher, op = self._here.watcher, self._here.operator
+        watcher, op, meter = self._here.watcher, self._here.operator, self._here.meter
         assert op is not None
-        lists, before, used = op.said()[operator.LISTED], watcher.finished, op.cpu_seconds
+        lists, before = op.said()[operator.LISTED], watcher.finished
+        used, began = meter.cpu(), time.monotonic()
         await watcher.until("a window", lambda: watcher.finished >= before + count, FILLED_WITHIN)
-        cpu_ms = (op.cpu_seconds - used) * 1000 / (watcher.finished - before)
-        return Window(cpu_ms, op.said()[operator.LISTED] - lists)
+        cpu, seconds, ended = rise(used, meter.cpu()), time.monotonic() - began, watcher.finished - before
+        lists = op.said()[operator.LISTED] - lists
+        return Window(ended, seconds, cpu["operator"] * 1000 / ended, cpu["others"] / seconds, lists)
 
 
 async def long_line(plane: Plane, folder: Path, sizes: Sizes, until: float) -> JSON:

@@ -264,7 +264,9 @@ def test_a_run_beside_which_others_worked_is_named() -> None:
             each["cpu_ms"] = quiet
     found["throughput"]["500"]["Taskyard"][1]["cpu_ms"] = busy
     found["scenarios"]["retry storm"]["run"]["cpu_ms"] = quiet
-    assert results.disturbed(found) == ["Taskyard, 500, repeat 2: 85%"]
+    windows = [{"strangers": 0.1}, {"strangers": 1.0}]
+    found["scenarios"]["long line"] = {"short": windows[:1], "long": windows}
+    assert results.disturbed(found) == ["Taskyard, 500, repeat 2: 85%", "long line, long, window 2: 50%"]
 
 
 def test_every_table_can_be_told() -> None:
