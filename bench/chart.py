@@ -80,7 +80,7 @@ def _costs(bars: Sequence[tuple[str, str, list[JSON]]]) -> list[str]:
         drawn += _label(x + width / 2, name)
     for row, (part, colour) in enumerate(PARTS.items()):
         y = 12 + 14 * (row // 3)
-        x = left + 110 * (row % 3)
+        x = left + (0, 140, 240)[row % 3]
         drawn.append(f'<rect x="{x}" y="{y - 8}" width="9" height="9" fill="{colour}"/>')
         drawn.append(_text(x + 13, y, part, anchor="start"))
     return drawn
