@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -34,17 +33,9 @@ async def steps(operator: Operator, count: int) -> None:
 
 async def count_steps(operator: Operator) -> int:
     """How many it takes until there is nothing to think about."""
-    thoughts = Counter[str]()
-    step = operator.loop.step
-
-    async def counted(uid: str) -> None:
-        thoughts[uid] += 1
-        await step(uid)
-
-    operator.loop.step = counted  # type: ignore[method-assign]
+    operator.thoughts.clear()
     await operator.settle(rounds=5000)
-    operator.loop.step = step  # type: ignore[method-assign]
-    return thoughts.total()
+    return operator.thoughts.total()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A fake cluster with an operator that moves only when told, and somebody who plays kubelet."""
 
 import copy
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,6 +25,8 @@ class Operator:
         self.cache = Cache()
         self.loop = Loop(world.cluster, self.cache, claimer=name, now=lambda: world.now)
         self.is_deaf = False
+        self.thoughts = Counter[str]()
+        """How often it thought of each, by uid."""
         world.cluster.watch(self._hear)
 
     async def start(self) -> "Operator":
@@ -36,6 +39,7 @@ class Operator:
             if self.cache.dirty.is_idle:
                 return
             uid = await self.cache.dirty.take()
+            self.thoughts[uid] += 1
             try:
                 await self.loop.step(uid)
             finally:
