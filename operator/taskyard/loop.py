@@ -95,6 +95,7 @@ class Loop:
         They take along how they ended: whoever comes next would find nothing left of them, and call them lost.
         """
         self._is_retiring = True
+        logger.info("told to end, claiming nothing more")
         if not any(self._cache.at_work()):
             return
         await asyncio.sleep(LOOKS_AROUND_FOR)

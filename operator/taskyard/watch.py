@@ -164,25 +164,24 @@ class Watch:
                 over.set()
 
         leaving = asyncio.create_task(leave(), name="farewell")
+        others = asyncio.all_tasks()
         try:
-            await kopf.operator(
-                registry=self._registry(asked),
+            tasks = await kopf.spawn_tasks(
+                registry=self._registry(),
                 settings=_settings(),
                 standalone=True,
                 clusterwide=not self._namespaces,
                 namespaces=list(self._namespaces),
                 stop_flag=over,
             )
+            # In place of the handler that this has left behind, which would stop watching at once.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+            await kopf.run_tasks(tasks, ignored=others)
         finally:
             leaving.cancel()
 
-    def _registry(self, asked: asyncio.Event) -> kopf.OperatorRegistry:
+    def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
-
-        @kopf.on.startup(registry=registry)
-        async def hear_sigterm(**_: Any) -> None:
-            """In place of kopf, which would stop watching at once."""
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
 
         # For all logins: that one was refused is no reason to hurry.
         paces = defaultdict[tuple[str, bool], Pace](Pace)

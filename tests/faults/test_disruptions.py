@@ -111,8 +111,10 @@ def test_a_drain_that_takes_the_operator_too_costs_nothing(
         end = pool.submit(operator.stop) if operator_goes == "first" else None
         for pod in pods:
             evict(kubectl, pod)
+        end = end or pool.submit(operator.stop)
+        kubectl.eventually("it is told", lambda: operator.said("told to end, claiming nothing more"))
         kubectl.edit("held", suspend=False)
-        (end or pool.submit(operator.stop)).result()
+        end.result()
         assert kubectl.status("held")["attempt"] == 0, "it has claimed nothing more"
         kubectl.eventually("they are gone", lambda: not kubectl.get("pods")["items"])
         operator.start()
