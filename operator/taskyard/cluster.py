@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
@@ -34,6 +35,8 @@ LONGEST_LOG_LINE: Final = 16 * 1024
 """As container runtimes write them; a longer one is several."""
 REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=15, connect=5)
 LIST_TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=5)
+LONGEST_REQUEST: Final = timedelta(seconds=60)
+"""How long the API server works at a request at the most, also when nobody waits for the answer any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from taskyard.cache import Cache
 from taskyard.clock import Clock
 from taskyard.cluster import (
     EVENTS,
+    LONGEST_REQUEST,
     AlreadyExists,
     Cluster,
     ClusterError,
@@ -43,9 +44,6 @@ LINGERS_FOR: Final = 15.0
 CLOSES_WITHIN: Final = 5.0
 CLOSING_POLL: Final = 0.05
 ANNOUNCEMENTS_KEPT: Final = 1000
-
-LONGEST_REQUEST: Final = timedelta(seconds=60)
-"""How long the API server works at a request at the most, also when nobody waits for the answer any more."""
 
 
 class Loop:

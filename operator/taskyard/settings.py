@@ -11,6 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+from taskyard.cluster import LONGEST_REQUEST
 from taskyard.failpoint import POINTS
 
 
@@ -126,7 +127,7 @@ def load(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Setti
         ),
         log_level=_one_of("log_level", text("log_level", "info"), LEVELS),
         continue_limit=_seconds("continue_seconds", text("continue_seconds", "86400")),
-        keep_jobs=_seconds("keep_jobs_seconds", text("keep_jobs_seconds", "600")),
+        keep_jobs=_kept_for("keep_jobs_seconds", text("keep_jobs_seconds", "600")),
         max_concurrent=_maybe_positive("max_concurrent", text("max_concurrent", "")),
         namespace_weights=_weights("namespace_weights", text("namespace_weights", "")),
         failpoint=_point("failpoint", text("failpoint", "")),
@@ -162,6 +163,14 @@ def _seconds(setting: str, value: str) -> timedelta:
     if not (value.isascii() and value.isdigit() and len(value) < 10):
         raise _bad(setting, value, "must be a whole number of seconds, of nine digits at most")
     return timedelta(seconds=int(value))
+
+
+def _kept_for(setting: str, value: str) -> timedelta:
+    """A Job holds its name against a create of it that is still on its way."""
+    kept_for = _seconds(setting, value)
+    if kept_for < LONGEST_REQUEST:
+        raise _bad(setting, value, f"must be at least {LONGEST_REQUEST.total_seconds():.0f}")
+    return kept_for
 
 
 def _point(setting: str, value: str) -> str | None:

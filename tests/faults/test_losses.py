@@ -132,9 +132,13 @@ def test_jobs_are_swept_once_their_verdict_is_written_and_a_task_can_be_run_agai
     kubectl: Kubectl, place: Place, seen: Witness
 ) -> None:
     kubectl.create(task("done", "exit 0"), task("at-work", UNTIL_TOLD))
-    with place.running(keep_jobs_seconds=1):
+    with place.operator(keep_jobs_seconds=60) as operator:
         kubectl.until("at-work", "Running")
         done = kubectl.wait("done")["status"]
+        operator.stop()
+        long_ago = json.dumps({"status": {"completedAt": "2026-01-01T00:00:00Z"}})
+        kubectl("patch", "task", "done", "--subresource=status", "--type=merge", f"--patch={long_ago}")
+        operator.start()
         kubectl.eventually("one Job is left", lambda: len(kubectl.get("jobs")["items"]) == 1)
         kubectl.eventually("and its pod", lambda: len(kubectl.get("pods")["items"]) == 1)
         assert kubectl.status("done")["runs"] == done["runs"], "the verdict stands, and nothing is lost of it"

@@ -16,6 +16,7 @@ DUPLICATES: Final = "duplicates"
 KUEUE: Final = "kueue"
 CHOOSE: Final = "choose"
 LINE_RATES: Final = "line_rates"
+SWEEP: Final = "sweep"
 
 
 @dataclass(frozen=True)
@@ -472,5 +473,26 @@ MUTANTS: Final = (
         "now - sent < LONGEST_REQUEST",
         "now < sent",
         LINE_RATES,
+    ),
+    Mutant(
+        "a Job of a rerun is swept by whoever does not know of it",
+        "resting",
+        "is_known = job.attempt is not None and job.attempt <= status.attempt",
+        "is_known = job.attempt is not None",
+        SWEEP,
+    ),
+    Mutant(
+        "a Job is swept before its log is read",
+        "resting",
+        "is_settled = task.spec.rerun <= status.observed_rerun and not logs.is_awaited(task.spec, status)",
+        "is_settled = task.spec.rerun <= status.observed_rerun",
+        SWEEP,
+    ),
+    Mutant(
+        "a Job that is being deleted is deleted at every sweep",
+        "resting",
+        "is_settled and is_known) or job.deleting:",
+        "is_settled and is_known):",
+        SWEEP,
     ),
 )
