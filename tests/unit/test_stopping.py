@@ -465,6 +465,14 @@ def test_how_a_stopped_run_ended_may_be_told_a_moment_after_that_it_did(
         pytest.param(pod(PodPhase.FAILED, ended(137, reason="OOMKilled")), False, id="out of memory"),
         pytest.param(pod(PodPhase.FAILED, ended(143), reason="Evicted"), False, id="evicted, as is told"),
         pytest.param(pod(PodPhase.FAILED, ended(143), deleting=True), False, id="deleted, as is told"),
+        pytest.param(
+            pod(PodPhase.FAILED, init_containers=(ended(143, "init"),)),
+            True,
+            id="an init container, by nobody so far",
+        ),
+        pytest.param(
+            pod(PodPhase.FAILED, init_containers=(ended(1, "init"),)), False, id="an init container failed"
+        ),
     ],
 )
 def test_who_ended_a_run_by_a_signal_may_be_told_a_moment_later(its_pod: Pod, is_waited_for: bool) -> None:

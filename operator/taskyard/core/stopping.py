@@ -200,6 +200,8 @@ def evidence_until(task: Task, pod: Pod, now: datetime) -> datetime | None:
 
 def _evidence_by(task: Task, pod: Pod) -> datetime | None:
     main, stop = pod.container(task.spec.main_container), task.status.stop
+    if main is None or main.started_at is None:
+        main = verdict.failed_init(pod)
     if pod.gone or main is None or main.started_at is None:
         return None
     if stop is not None and main.exit is None:
