@@ -256,24 +256,28 @@ SUSPENDED = job(suspend=True, is_suspended=True)
     ("situation", "decision"),
     [
         pytest.param(
-            snapshot(stopped(), RUNNING), Decision(EndPod(RUNNING)), id="a pod with a node is ended in order"
+            snapshot(stopped(), RUNNING),
+            Decision(EndPod(RUNNING), NOW + seconds(34)),
+            id="a pod with a node is ended in order",
         ),
         pytest.param(
             snapshot(stopped(), pod(PodPhase.RUNNING, started(), active_deadline=1)),
-            Decision(),
-            id="it is asked once",
+            Decision(wake_at=NOW + seconds(34)),
+            id="it is asked once, and has its grace period and some time",
         ),
         pytest.param(
             snapshot(stopped(), pod(PodPhase.RUNNING, started(), deleting=True)),
-            Decision(),
+            Decision(wake_at=NOW + seconds(34)),
             id="one that is being deleted needs no asking",
         ),
         pytest.param(
-            snapshot(stopped(CLAIM), WAITING), Decision(Look()), id="a pod without a node: look first"
+            snapshot(stopped(CLAIM), WAITING),
+            Decision(Look(), NOW + seconds(29)),
+            id="a pod without a node: look first",
         ),
         pytest.param(
             snapshot(stopped(CLAIM), WAITING, live=live(job())),
-            Decision(SuspendJob(job())),
+            Decision(SuspendJob(job()), NOW + seconds(29)),
             id="then its Job is suspended",
         ),
         pytest.param(
@@ -282,13 +286,13 @@ SUSPENDED = job(suspend=True, is_suspended=True)
             id="which takes a moment",
         ),
         pytest.param(
-            snapshot(stopped(CLAIM, age=20), WAITING, live=live(job(suspend=True))),
-            Decision(wake_at=NOW + seconds(20)),
+            snapshot(stopped(CLAIM, age=9), WAITING, live=live(job(suspend=True))),
+            Decision(wake_at=NOW + seconds(9)),
             id="or longer, and is asked for less and less often",
         ),
         pytest.param(
             snapshot(stopped(CLAIM), WAITING, live=live(None)),
-            Decision(DeletePod(WAITING)),
+            Decision(DeletePod(WAITING), NOW + seconds(29)),
             id="a pod whose Job is gone is deleted",
         ),
         pytest.param(
@@ -319,15 +323,127 @@ SUSPENDED = job(suspend=True, is_suspended=True)
         ),
         pytest.param(
             snapshot(
-                stopped(RUN, StopReason.TIMEOUT, age=99, deadline=NOW + seconds(9)), pod(active_deadline=1)
+                stopped(RUN, StopReason.TIMEOUT, age=20, deadline=NOW + seconds(9)), pod(active_deadline=1)
             ),
-            Decision(wake_at=NOW + seconds(44)),
+            Decision(wake_at=NOW + seconds(15)),
             id="and before it for as long as it takes",
         ),
     ],
 )
 def test_then_one_step_at_a_time(situation: Snapshot, decision: Decision) -> None:
     assert decide(situation, NOW) == decision
+
+
+STUCK = pod(PodPhase.RUNNING, started(), active_deadline=1)
+SILENT_SINCE = NOW - seconds(61)
+TAINTED: dict[str, Any] = {"disruption": "DeletionByTaintManager", "disturbed_at": NOW - seconds(130)}
+LATE = (
+    "the pod `hello-1-abcde` has not ended within its grace period of 5 s; its node `node-1` has not said why"
+)
+SILENT = "the pod `hello-1-abcde` is to end, and its node `node-1` does not answer: it may still run"
+ENDURED = "the node `node-1` does not answer: the pod `hello-1-abcde` may still run there"
+
+
+def deleted(ago: float, grace: float = 5, **changes: Any) -> Pod:
+    """A pod that somebody deleted so long ago, and with so long a grace period."""
+    gone_by = NOW - seconds(ago - grace)
+    told = {"deleting": True, "deleted_at": gone_by, "disturbed_at": NOW - seconds(ago)}
+    return pod(PodPhase.RUNNING, started(), **(told | changes))
+
+
+@pytest.mark.parametrize(
+    ("of", "its_pod", "reason", "message"),
+    [
+        pytest.param(stopped(age=34), STUCK, None, None, id="a stop has the grace period and 30 s"),
+        pytest.param(
+            stopped(age=35), STUCK, "Stopping", LATE, id="then it has no effect, and nobody says why"
+        ),
+        pytest.param(
+            stopped(age=5),
+            replace(STUCK, silent_since=NOW),
+            "NodeUnreachable",
+            SILENT,
+            id="its node is said to be silent",
+        ),
+        pytest.param(
+            stopped(age=5),
+            deleted(16, **TAINTED),
+            "NodeUnreachable",
+            SILENT,
+            id="a taint drove it away, and it does not go",
+        ),
+        pytest.param(stopped(age=5), deleted(900), None, None, id="who is stopped late is given its time"),
+        pytest.param(
+            stopped(age=60, grace=seconds(120)),
+            deleted(40, grace=0),
+            None,
+            None,
+            id="force ends no grace period",
+        ),
+        pytest.param(
+            task(RUN, wants={"grace": seconds(120)}),
+            deleted(149, grace=0),
+            None,
+            None,
+            id="nor that of a pod that nobody stopped",
+        ),
+        pytest.param(task(RUN), deleted(34), None, None, id="a deletion has the same time"),
+        pytest.param(
+            task(RUN), deleted(35), "Stopping", LATE, id="a deletion without effect, on whatever node"
+        ),
+        pytest.param(
+            task(RUN), deleted(120, grace=100), None, None, id="a longer grace of the deletion counts"
+        ),
+        pytest.param(task(RUN), deleted(16, **TAINTED), "NodeUnreachable", SILENT, id="by a taint: 10 s"),
+        pytest.param(
+            task(RUN),
+            deleted(1, silent_since=NOW),
+            "NodeUnreachable",
+            SILENT,
+            id="its node was silent before",
+        ),
+        pytest.param(
+            task(RUN), replace(RUNNING, silent_since=NOW), None, None, id="a node that may come back"
+        ),
+        pytest.param(
+            task(RUN),
+            replace(RUNNING, silent_since=SILENT_SINCE),
+            "NodeUnreachable",
+            ENDURED,
+            id="a run that tolerates that its node is gone, and is never told to end",
+        ),
+        pytest.param(
+            stopped(CLAIM, age=30),
+            WAITING,
+            "Stopping",
+            "the pod `hello-1-abcde` is to go, and is still there: it has no node",
+            id="a pod without a node that nobody takes back",
+        ),
+    ],
+)
+def test_a_pod_that_does_not_end_is_told_of_and_its_node_is_blamed_by_evidence_only(
+    of: Task, its_pod: Pod, reason: str | None, message: str | None
+) -> None:
+    action = decide(snapshot(of, its_pod, live=live(job(suspend=True))), NOW).action
+    if reason is None:
+        assert action is None
+        return
+    assert isinstance(action, WriteStatus)
+    [said] = action.status.waiting
+    assert (said.reason, said.message[: len(str(message))]) == (reason, message)
+    assert said.message.endswith("out-of-service") is (its_pod.node is not None)
+    assert action.status.stop == of.status.stop
+    assert (action.status.reason == said.reason) is (of.status.stop is None), "the stop keeps its words"
+
+
+@pytest.mark.parametrize("of", [task(RUN), stopped(age=20)])
+def test_when_its_node_answers_again_the_status_says_no_more(of: Task) -> None:
+    silent = decide(snapshot(of, replace(STUCK, silent_since=SILENT_SINCE)), NOW).action
+    assert isinstance(silent, WriteStatus)
+    answers = decide(snapshot(replace(of, status=silent.status), STUCK), NOW).action
+    assert isinstance(answers, WriteStatus)
+    assert answers.status == of.status
+    assert decide(snapshot(replace(of, status=answers.status), STUCK), NOW).action is None
 
 
 @pytest.mark.parametrize(

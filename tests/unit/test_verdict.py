@@ -118,7 +118,9 @@ def test_succeeded(succeeded: Pod) -> None:
             id="what was seen of an init container counts, whatever was not seen of another",
         ),
         pytest.param(
-            pod(FAILED, init_containers=(Container("a", exit=Exit(128, "StartError", "no such file", None)),)),
+            pod(
+                FAILED, init_containers=(Container("a", exit=Exit(128, "StartError", "no such file", None)),)
+            ),
             "ExitCode",
             "the init container `a` exited with code 128: no such file",
             id="the command of an init container that does not exist is the task's own fault",

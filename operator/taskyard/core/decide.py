@@ -225,13 +225,12 @@ def outlive(snapshot: Snapshot, now: datetime) -> Decision:
     if task.status.stop is None and (why := stopping.why(task, None, now)) is not None:
         return stopping.request(snapshot, why, now)
     strays = [pod for pod in snapshot.pods if pod.is_alive]
-    overdue = (stopping.overdue_at(pod) for pod in strays)
-    wake_at = clocks.next_of(now, (*stopping.strikes(task, None), given_up_at, *overdue))
+    worries = (moment for pod in strays for moment in stopping.worries_at(task, pod))
+    wake_at = clocks.next_of(now, (*stopping.strikes(task, None), given_up_at, *worries))
     if task.status.stop is not None:
         return say.acknowledge(snapshot, wake_at)  # the reason of the stop is said already
-    return say.explain(
-        snapshot, Reason.EARLIER_POD, stopping.still_there(min(strays, key=_age), now), wake_at
-    )
+    said = stopping.still_there(task, min(strays, key=_age), now)
+    return say.explain(snapshot, Reason.EARLIER_POD, said, wake_at)
 
 
 def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
@@ -242,29 +241,29 @@ def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     lost_at = stopping.unreachable_until(task, pod)
     if clocks.has_struck(lost_at, now):
         return abandon(snapshot, pod, now)
-    overdue_at = stopping.overdue_at(pod)
+    worries_at = stopping.worries_at(task, pod)
     if status.stop is not None:
         step = stopping.of_pod(snapshot, pod, now)
-        wake_at = clocks.next_of(now, (step.wake_at, lost_at, overdue_at))
+        wake_at = clocks.next_of(now, (step.wake_at, lost_at, *worries_at))
         return say.noted(snapshot, stopping.wait_for_node(snapshot, pod, replace(step, wake_at=wake_at), now))
     if (why := stopping.why(task, pod, now)) is not None:
         return stopping.request(snapshot, why, now)
     shielded_until = unshield_at(snapshot, pod)
     ownerless_until = now + launch.FIRST_LOOK if pod.owner is None else None
-    strikes = (*stopping.strikes(task, pod), lost_at, overdue_at, shielded_until, ownerless_until)
+    strikes = (*stopping.strikes(task, pod), lost_at, *worries_at, shielded_until, ownerless_until)
     wake_at = clocks.next_of(now, strikes)
     if pod.owner is None and not pod.deleting and (orphaned := adopt(snapshot, now)) is not None:
         return orphaned
     if clocks.has_struck(shielded_until, now):
         return Decision(Unshield(pod), wake_at)
-    if clocks.has_struck(overdue_at, now):
-        return say.explain(snapshot, Reason.NODE_UNREACHABLE, stopping.silence_of(pod), wake_at)
     started_at = verdict.main_started_at(pod, task.spec.main_container)
-    if status.state is State.RUNNING:
-        return say.acknowledge(snapshot, wake_at)
-    if started_at is None:
+    if status.state is State.CLAIMED and started_at is not None:
+        return begin(snapshot, pod, started_at)
+    if (said := stopping.worry(task, pod, now)) is not None:
+        return say.explain(snapshot, said.reason, said.message, wake_at)
+    if status.state is State.CLAIMED:
         return await_start(snapshot, pod, wake_at)
-    return begin(snapshot, pod, started_at)
+    return say.explain(snapshot, None, None, wake_at)  # its node may have been silent for a time
 
 
 def begin(snapshot: Snapshot, pod: Pod, started_at: datetime) -> Decision:
