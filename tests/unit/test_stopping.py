@@ -334,6 +334,95 @@ def test_then_one_step_at_a_time(situation: Snapshot, decision: Decision) -> Non
     assert decide(situation, NOW) == decision
 
 
+UNCONFIRMED = job(suspend=True)
+PAST = {"deadline": NOW - seconds(35)}
+
+
+def test_a_controller_that_does_not_confirm_is_told_of_and_asked_again() -> None:
+    cancelled = stopped(CLAIM, age=10)
+    told = decide(snapshot(cancelled, live=live(UNCONFIRMED)), NOW)
+    assert isinstance(told.action, WriteStatus)
+    [said] = told.action.status.waiting
+    assert said.reason == Reason.STOPPING
+    assert said.message == (
+        "the Job `job` is suspended, and its controller has not confirmed yet that no pod of it is left"
+    )
+    assert (told.action.status.reason, told.wake_at) == (cancelled.status.reason, NOW + seconds(10))
+    again = replace(cancelled, status=told.action.status)
+    assert decide(snapshot(again), NOW).action == Look()
+    assert decide(snapshot(again, live=live(UNCONFIRMED)), NOW) == Decision(wake_at=NOW + seconds(10))
+
+
+def test_what_is_told_of_it_says_when_the_task_is_resolved_all_the_same() -> None:
+    dated = stopped(CLAIM, age=10, deadline=NOW + seconds(1))
+    action = decide(snapshot(dated, live=live(UNCONFIRMED)), NOW)
+    assert isinstance(action.action, WriteStatus)
+    [said] = action.action.status.waiting
+    assert said.message.endswith("; the task is resolved without that at 2026-01-01T12:00:36Z")
+
+
+@pytest.mark.parametrize(
+    ("situation", "expected"),
+    [
+        pytest.param(snapshot(stopped(CLAIM, age=35, **PAST)), Look(), id="no cache is asked"),
+        pytest.param(
+            snapshot(stopped(CLAIM, age=34, **PAST), live=live(UNCONFIRMED)), None, id="it has its time"
+        ),
+        pytest.param(
+            snapshot(stopped(CLAIM, age=35, **PAST), live=live(job())),
+            SuspendJob(job()),
+            id="it is suspended first, by an operator that was away",
+        ),
+        pytest.param(
+            snapshot(stopped(CLAIM, age=35, **PAST), live=live(UNCONFIRMED)),
+            DeleteJob(UNCONFIRMED),
+            id="then it goes without the word of its controller",
+        ),
+        pytest.param(
+            snapshot(stopped(CLAIM, age=35, **PAST), live=live(None)),
+            CreateJob(is_placeholder=True),
+            id="then its name is held against whoever is late",
+        ),
+        pytest.param(
+            snapshot(stopped(CLAIM, age=35, **PAST), WAITING, live=live(UNCONFIRMED)),
+            DeletePod(WAITING),
+            id="a pod without a node is to be given none after the verdict",
+        ),
+    ],
+)
+def test_past_its_deadline_a_task_does_not_wait_for_the_jobs_controller(
+    situation: Snapshot, expected: object
+) -> None:
+    action = decide(situation, NOW).action
+    if expected is None:
+        assert isinstance(action, WriteStatus)
+        assert action.status.state is CLAIM
+    else:
+        assert action == expected
+
+
+@pytest.mark.parametrize(
+    ("reason", "state", "code"),
+    [
+        (StopReason.DEADLINE_EXCEEDED, State.EXCEPTION, "DeadlineExceeded"),
+        (StopReason.CANCELLED, State.CANCELLED, "TaskCancelled"),
+    ],
+)
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param({"live": live(job(suspend=True, is_placeholder=True))}, id="only the name is held"),
+        pytest.param({"live": live(job(suspend=True, deleting=True))}, id="it goes with its pods, some time"),
+    ],
+)
+def test_and_then_it_has_its_verdict(
+    reason: StopReason, state: State, code: str, left: dict[str, Any]
+) -> None:
+    action = decide(snapshot(stopped(CLAIM, reason, age=35, **PAST), **left), NOW).action
+    assert isinstance(action, WriteStatus)
+    assert (action.status.state, action.status.reason) == (state, code)
+
+
 STUCK = pod(PodPhase.RUNNING, started(), active_deadline=1)
 SILENT_SINCE = NOW - seconds(61)
 TAINTED: dict[str, Any] = {"disruption": "DeletionByTaintManager", "disturbed_at": NOW - seconds(130)}

@@ -237,7 +237,7 @@ def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     """The run has a pod that lives: stop it if it must be, say so when the user's code starts, or let it be."""
     task, status = snapshot.task, snapshot.task.status
     if clocks.has_struck(stopping.given_up_at(task), now):
-        return resolve(snapshot, verdict.of_living(pod, task), now) if snapshot.live else Decision(Look())
+        return give_up(snapshot, pod, now)
     lost_at = stopping.unreachable_until(task, pod)
     if clocks.has_struck(lost_at, now):
         return abandon(snapshot, pod, now)
@@ -264,6 +264,15 @@ def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     if status.state is State.CLAIMED:
         return await_start(snapshot, pod, wake_at)
     return say.explain(snapshot, None, None, wake_at)  # its node may have been silent for a time
+
+
+def give_up(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
+    """Past its deadline a task is resolved, though its pod lives. One without a node must not be given one after that."""
+    if snapshot.live is None:
+        return Decision(Look())
+    if pod.node is None and not pod.deleting:
+        return Decision(DeletePod(pod))
+    return resolve(snapshot, verdict.of_living(pod, snapshot.task), now)
 
 
 def begin(snapshot: Snapshot, pod: Pod, started_at: datetime) -> Decision:

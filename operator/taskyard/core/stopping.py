@@ -12,7 +12,7 @@ from typing import Final
 
 from taskyard.core import clocks, duplicates, kueue, say, text, verdict
 from taskyard.core.actions import Decision, DeleteJob, DeletePod, EndPod, Look, SuspendJob
-from taskyard.core.model import Pod, Snapshot, Status, Stop, Task, Wait
+from taskyard.core.model import Job, Pod, Snapshot, Status, Stop, Task, Wait
 from taskyard.core.words import Reason, State, StopReason
 
 SHORTEST_LIMIT: Final = 1
@@ -305,11 +305,31 @@ def of_job(snapshot: Snapshot, now: datetime) -> Decision | None:
     if not job.suspend:
         return Decision(SuspendJob(job))
     if not job.is_suspended:
-        return Decision(wake_at=ask_again_at(snapshot.task, now))
+        return unconfirmed(snapshot, job, now)
     stop = snapshot.task.status.stop
     if stop is not None and stop.reason in FOR_GOOD:
         return None  # it stays, and holds its name against whoever is late; it goes with its Task
     return Decision(DeleteJob(job))
+
+
+def unconfirmed(snapshot: Snapshot, job: Job, now: datetime) -> Decision:
+    """Its controller has not said that nothing of a suspended Job is left: it may be away. Past the deadline the Job
+    goes without its word: it makes no pod any more, however late that controller is back."""
+    task, status = snapshot.task, snapshot.task.status
+    assert status.stop is not None
+    until = given_up_at(task)
+    if clocks.has_struck(until, now):
+        return Decision(DeleteJob(job))
+    wake_at = clocks.next_of(now, (ask_again_at(task, now), until))
+    if now < status.stop.requested_at + SHORT_PATIENCE:
+        return Decision(wake_at=wake_at)
+    said = f"the Job `{job.name}` is suspended, and its controller has not confirmed yet that no pod of it is left"
+    if until is not None:
+        said += f"; the task is resolved without that at {clocks.said(until)}"
+    waiting = (Wait(Reason.STOPPING, text.cut(said)),)
+    if status.waiting == waiting:
+        return Decision(wake_at=wake_at)
+    return say.write(snapshot, replace(status, waiting=waiting), wake_at)
 
 
 def ask_again_at(task: Task, now: datetime) -> datetime:
