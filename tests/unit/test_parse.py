@@ -457,6 +457,13 @@ def test_how_a_job_stands(status: dict[str, Any], succeeded: bool, failed: bool)
 
 
 @pytest.mark.parametrize(
+    ("spec", "is_idle"), [({}, False), ({"parallelism": 1}, False), ({"parallelism": 0}, True)]
+)
+def test_a_job_may_be_scaled_to_none(spec: dict[str, int], is_idle: bool) -> None:
+    assert parse.job({"metadata": {"name": "j", "uid": "u"}, "spec": spec}).is_idle is is_idle
+
+
+@pytest.mark.parametrize(
     ("status", "is_suspended"),
     [
         pytest.param({}, False, id="asked, not yet done"),

@@ -17,7 +17,7 @@ from taskyard.core.actions import (
     WriteStatus,
 )
 from taskyard.core.decide import decide
-from taskyard.core.model import Container, Exit, Hindrance, Log, Pod, Refusal, Snapshot, Stop, Task
+from taskyard.core.model import Container, Exit, Hindrance, Job, Log, Pod, Refusal, Snapshot, Stop, Task
 from taskyard.core.words import LogPolicy, PodPhase, Reason, State, StopReason
 from tests.unit.build import (
     CLAIMED,
@@ -249,7 +249,8 @@ def stopped(
     return task(state, stop=Stop(reason, NOW - seconds(age)), wants=spec)
 
 
-SUSPENDED = job(suspend=True, is_suspended=True)
+SUSPENDED = job(suspend=True, is_idle=True, is_suspended=True)
+BY_HAND = job(suspend=True, is_suspended=True)
 
 
 @pytest.mark.parametrize(
@@ -315,6 +316,11 @@ SUSPENDED = job(suspend=True, is_suspended=True)
             id="then it goes, if another attempt follows",
         ),
         pytest.param(
+            snapshot(stopped(CLAIM), live=live(BY_HAND)),
+            Decision(SuspendJob(BY_HAND)),
+            id="if none follows, one that somebody suspended is to make no pod when he resumes it",
+        ),
+        pytest.param(
             snapshot(
                 stopped(RUN, StopReason.DEADLINE_EXCEEDED, deadline=NOW - seconds(1)), pod(active_deadline=1)
             ),
@@ -335,7 +341,7 @@ def test_then_one_step_at_a_time(situation: Snapshot, decision: Decision) -> Non
 
 
 UNCONFIRMED = job(suspend=True)
-PAST = {"deadline": NOW - seconds(35)}
+PAST: dict[str, Any] = {"deadline": NOW - seconds(35)}
 
 
 def test_a_controller_that_does_not_confirm_is_told_of_and_asked_again() -> None:
@@ -385,6 +391,11 @@ def test_what_is_told_of_it_says_when_the_task_is_resolved_all_the_same() -> Non
         ),
         pytest.param(
             snapshot(stopped(CLAIM, age=35, **PAST), WAITING, live=live(UNCONFIRMED)),
+            DeleteJob(UNCONFIRMED),
+            id="where it has made a pod, it goes as well",
+        ),
+        pytest.param(
+            snapshot(stopped(CLAIM, age=35, **PAST), WAITING, live=live(None)),
             DeletePod(WAITING),
             id="a pod without a node is to be given none after the verdict",
         ),
@@ -562,11 +573,77 @@ def test_and_the_verdict_comes_last(situation: Snapshot) -> None:
     assert (action.status.state, action.status.stop) == (State.CANCELLED, None)
 
 
+ONCE: dict[str, Any] = {"retry": retry(infrastructure_limit=0)}
+TAKEN = pod(PodPhase.FAILED, ended(143), deleting=True, disturbed_at=ENDED - seconds(1))
+TRAPPED = replace(TAKEN, containers=(ended(1),))
+SUCCESS = replace(TAKEN, phase=PodPhase.SUCCEEDED, containers=(ended(0),))
+FAILURE = replace(TAKEN, containers=(ended(3),), disturbed_at=ENDED + seconds(1))
+NEVER_PLACED = pod(PodPhase.FAILED, node=None, deleting=True)
+SCALED_TO_NONE = job(is_idle=True)
+
+
+@pytest.mark.parametrize("paused", [BY_HAND, job(suspend=True), SCALED_TO_NONE])
+@pytest.mark.parametrize("its_pod", [TAKEN, TRAPPED])
+@pytest.mark.parametrize("of", [task(RUN, wants=ONCE), task(CLAIM, wants=ONCE)])
+def test_a_job_that_somebody_paused_under_its_run_goes_before_the_verdict(
+    of: Task, its_pod: Pod, paused: Job
+) -> None:
+    """Resumed later, it would run the code again, after the verdict."""
+    assert decide(snapshot(of, its_pod), NOW).action == Look(), "no cache tells that it is paused"
+    recorded = decide(snapshot(of, its_pod, live=live(paused)), NOW).action
+    assert isinstance(recorded, WriteStatus)
+    assert recorded.status.stop == Stop(StopReason.LOST, NOW), "on record, before its Job goes"
+    lost = replace(of, status=recorded.status)
+    assert decide(snapshot(lost, its_pod), NOW).action == Look()
+    assert decide(snapshot(lost, its_pod, live=live(paused)), NOW).action == DeleteJob(paused)
+    for left in (None, replace(paused, deleting=True)):
+        last = decide(snapshot(lost, its_pod, live=live(left), log=Log("")), NOW).action
+        assert isinstance(last, WriteStatus)
+        assert (last.status.state, last.status.reason) == (State.EXCEPTION, "WorkerLost")
+        assert last.status.message == "the pod was deleted before its run had ended"
+
+
+@pytest.mark.parametrize(
+    ("its_pod", "state"),
+    [
+        pytest.param(SUCCESS, State.COMPLETED, id="a run that did its work on the way out"),
+        pytest.param(FAILURE, State.FAILED, id="one that had failed before that"),
+        pytest.param(
+            replace(TAKEN, disruption="EvictionByEvictionAPI"), State.PENDING, id="one that was drained"
+        ),
+        pytest.param(NEVER_PLACED, State.DELAYED, id="one that had no node"),
+    ],
+)
+def test_and_before_any_other_end_of_the_run(its_pod: Pod, state: State) -> None:
+    of = task(CLAIM)
+    assert decide(snapshot(of, its_pod), NOW).action == Look()
+    assert decide(snapshot(of, its_pod, live=live(BY_HAND)), NOW).action == DeleteJob(BY_HAND)
+    last = decide(snapshot(of, its_pod, live=live(None), log=Log("")), NOW).action
+    assert isinstance(last, WriteStatus)
+    assert last.status.state is state
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(job(), id="at work: it counts its pod, and makes no other"),
+        pytest.param(job(failed=True, suspend=True), id="over, whatever is asked of it"),
+        pytest.param(job(suspend=True, owner_uid="another"), id="somebody else's"),
+    ],
+)
+def test_any_other_job_is_left_to_itself(found: Job) -> None:
+    action = decide(snapshot(task(RUN, wants=ONCE), TAKEN, live=live(found), log=Log("")), NOW).action
+    assert isinstance(action, WriteStatus)
+    assert action.status.state is State.EXCEPTION
+
+
 def test_past_its_deadline_a_task_is_resolved_although_its_node_does_not_answer() -> None:
     of = stopped(RUN, StopReason.DEADLINE_EXCEEDED, age=35, deadline=NOW - seconds(35))
     stuck = pod(PodPhase.RUNNING, started(), active_deadline=1)
     assert decide(snapshot(of, stuck), NOW).action == Look(), "no cache is asked"
-    action = decide(snapshot(of, stuck, live=live(job())), NOW).action
+    unfinished = decide(snapshot(of, stuck, live=live(job())), NOW).action
+    assert unfinished == DeleteJob(job()), "it could make another pod, after the verdict"
+    action = decide(snapshot(of, stuck, live=live(None)), NOW).action
     assert isinstance(action, WriteStatus)
     assert (action.status.state, action.status.reason) == (State.EXCEPTION, "DeadlineExceeded")
     assert [(run.pod, run.started_at) for run in action.status.runs] == [("hello-1-abcde", STARTED)]

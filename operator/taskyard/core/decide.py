@@ -185,16 +185,7 @@ def follow(snapshot: Snapshot, now: datetime) -> Decision:
     if alive:
         return attend(snapshot, min(alive, key=_age), now)
     if over:
-        pod = max(over, key=_age)
-        if (told_by := stopping.evidence_until(task, pod, now)) is not None:
-            return say.acknowledge(snapshot, told_by)
-        ending = verdict.of_pod(pod, task)
-        if isinstance(ending, verdict.Lost) and kueue.queues(task):
-            if snapshot.live is None:
-                return Decision(Look())
-            if kueue.holds(task, snapshot.live.job):
-                ending = preempted(task, pod, ending.evidence)
-        return resolve(snapshot, ending, now, pod)
+        return finish(snapshot, max(over, key=_age), now)
     if any(pod.is_alive for pod in snapshot.pods):
         return outlive(snapshot, now)
     if task.status.state is State.CLAIMED and not pods and task.status.stop is None:
@@ -204,6 +195,29 @@ def follow(snapshot: Snapshot, now: datetime) -> Decision:
     if snapshot.live is None:
         return Decision(Look())
     return close(snapshot, max(pods, key=_age, default=None), now)
+
+
+def finish(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
+    """The run's pod is over. It has its verdict, when nobody can have another made by resuming its Job.
+
+    A Job that somebody suspends, or scales to none, takes its pod away uncounted: such a pod is being deleted.
+    """
+    task = snapshot.task
+    if (told_by := stopping.evidence_until(task, pod, now)) is not None:
+        return say.acknowledge(snapshot, told_by)
+    ending = verdict.of_pod(pod, task)
+    is_lost = isinstance(ending, verdict.Lost)
+    if snapshot.live is None and (pod.deleting or (is_lost and kueue.queues(task))):
+        return Decision(Look())
+    job = stopping.unfinished_job(snapshot)
+    if is_lost and kueue.holds(task, job):
+        ending = preempted(task, pod, ending.evidence)
+    is_taken_back = kueue.queues(task) and isinstance(ending, verdict.NotStarted)  # `put_to_rest` comes next
+    if job is None or not (job.suspend or job.is_idle) or is_taken_back:
+        return resolve(snapshot, ending, now, pod)
+    if isinstance(ending, verdict.Lost) and task.status.stop is None:
+        return stopping.request(snapshot, (StopReason.LOST, ending.message), now)
+    return Decision(DeleteJob(job))
 
 
 def preempted(task: Task, pod: Pod, evidence: verdict.Evidence) -> verdict.Ending:
@@ -221,7 +235,7 @@ def outlive(snapshot: Snapshot, now: datetime) -> Decision:
     given_up_at = stopping.given_up_at(task)
     if clocks.has_struck(given_up_at, now):
         ending = verdict.Stopped(verdict.NO_EVIDENCE, StopReason.DEADLINE_EXCEEDED)
-        return resolve(snapshot, ending, now) if snapshot.live else Decision(Look())
+        return close(snapshot, None, now, ending) if snapshot.live else Decision(Look())
     if task.status.stop is None and (why := stopping.why(task, None, now)) is not None:
         return stopping.request(snapshot, why, now)
     strays = [pod for pod in snapshot.pods if pod.is_alive]
@@ -267,9 +281,12 @@ def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
 
 
 def give_up(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
-    """Past its deadline a task is resolved, though its pod lives. One without a node must not be given one after that."""
+    """Past its deadline a task is resolved, though its pod lives. After that no other may be made of its Job, and one
+    without a node must not be given one."""
     if snapshot.live is None:
         return Decision(Look())
+    if (job := stopping.unfinished_job(snapshot)) is not None:
+        return Decision(DeleteJob(job))
     if pod.node is None and not pod.deleting:
         return Decision(DeletePod(pod))
     return resolve(snapshot, verdict.of_living(pod, snapshot.task), now)
@@ -337,8 +354,10 @@ def abandon(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     return Decision(DeletePod(pod, force=True), wake_at=now + stopping.PATIENCE)
 
 
-def close(snapshot: Snapshot, last_seen: Pod | None, now: datetime) -> Decision:
-    """No pod is left, for certain. What is left of the Job goes first: it could make another."""
+def close(
+    snapshot: Snapshot, last_seen: Pod | None, now: datetime, ending: verdict.Ending | None = None
+) -> Decision:
+    """No pod of the run is left, for certain. What is left of the Job goes first: it could make another."""
     assert snapshot.live is not None
     task, job = snapshot.task, snapshot.live.job
     if task.status.stop is not None:
@@ -349,7 +368,7 @@ def close(snapshot: Snapshot, last_seen: Pod | None, now: datetime) -> Decision:
     elif job is not None and job.belongs_to(task) and not job.is_over:
         return stopping.request(snapshot, why_unfinished(task, job, last_seen), now)
     own = job if job is not None and job.belongs_to(task) else None
-    return resolve(snapshot, verdict.without_pod(task, own, last_seen), now)
+    return resolve(snapshot, ending or verdict.without_pod(task, own, last_seen), now)
 
 
 def why_unfinished(task: Task, job: Job, last_seen: Pod | None) -> stopping.Why:

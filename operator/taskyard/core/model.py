@@ -226,8 +226,7 @@ class Container:
     name: str
     started_at: datetime | None = None
     exit: Exit | None = None
-    memory_limit: str | None = None
-    """Told of one that ran out of memory."""
+    memory_limit: str | None = None  # told of one that ran out of memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +312,8 @@ class Job:
     is_placeholder: bool = False
     """Whether it only holds the name, so that a claimer who is gone can make no Job of it any more."""
     suspend: bool = False
-    """What was asked of it."""
+    is_idle: bool = False
+    """Whether it is to have no pods, suspended or not: `parallelism: 0`. As `suspend`, that was asked of it."""
     started_at: datetime | None = None
     """Since when it makes pods: since it was resumed, if it was suspended at first."""
     is_suspended: bool = False

@@ -148,6 +148,7 @@ def job(obj: Json) -> Job:
         failed=_true_condition(status, "Failed") is not None,
         is_placeholder=manifest.ANNOTATION_PLACEHOLDER in metadata.get("annotations", {}),
         suspend=spec.get("suspend", False),
+        is_idle=spec.get("parallelism") == 0,
         started_at=_maybe_time(status.get("startTime")),
         is_suspended=_true_condition(status, "Suspended") is not None
         and not (status.get("active", 0) or status.get("terminating", 0)),

@@ -297,8 +297,8 @@ def wait_for_node(snapshot: Snapshot, pod: Pod, step: Decision, now: datetime) -
 def of_job(snapshot: Snapshot, now: datetime) -> Decision | None:
     """The next step towards the end of a Job without a pod; None when there is nothing left of it."""
     assert snapshot.live is not None
-    job = snapshot.live.job
-    if job is None or not job.belongs_to(snapshot.task) or job.is_over or job.is_placeholder:
+    job = unfinished_job(snapshot)
+    if job is None:
         return None
     if kueue.queues(snapshot.task):
         return Decision(DeleteJob(job))
@@ -307,9 +307,18 @@ def of_job(snapshot: Snapshot, now: datetime) -> Decision | None:
     if not job.is_suspended:
         return unconfirmed(snapshot, job, now)
     stop = snapshot.task.status.stop
-    if stop is not None and stop.reason in FOR_GOOD:
-        return None  # it stays, and holds its name against whoever is late; it goes with its Task
-    return Decision(DeleteJob(job))
+    if stop is None or stop.reason not in FOR_GOOD:
+        return Decision(DeleteJob(job))
+    # It stays, and holds its name against whoever is late; it goes with its Task. Resumed, it must not make a pod.
+    return None if job.is_idle else Decision(SuspendJob(job))
+
+
+def unfinished_job(snapshot: Snapshot) -> Job | None:
+    """The Job of the current attempt, if a pod could still be made of it, or will when it is resumed."""
+    job = snapshot.live.job if snapshot.live is not None else None
+    if job is None or not job.belongs_to(snapshot.task) or job.is_over or job.is_placeholder:
+        return None
+    return job
 
 
 def unconfirmed(snapshot: Snapshot, job: Job, now: datetime) -> Decision:

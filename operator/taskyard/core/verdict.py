@@ -256,10 +256,13 @@ def _stopped(pod: Pod, main: Container | None, stop: Stop, evidence: Evidence) -
     """A stop was asked for. One that came after the main container's own end leaves it its verdict."""
     if main is None or main.exit is None:
         return Stopped(evidence, stop.reason)
-    if stop.reason is StopReason.MAIN_CONTAINER_ENDED or _ended_before(main.exit, stop):
-        return _by_main(pod, main, evidence)
+    is_taken = stop.reason is StopReason.LOST and (pod.deleting or pod.disruption is not None)
     if stop.reason in RUN_AGAIN and main.started_at is not None and main.exit.code == 0:
         return _by_main(pod, main, evidence)  # it is done: there is no need to do it again
+    if is_taken and not _ended_by_itself(main, pod.disturbed_at):
+        return Stopped(evidence, stop.reason)  # that was a loss before the stop
+    if stop.reason is StopReason.MAIN_CONTAINER_ENDED or _ended_before(main.exit, stop):
+        return _by_main(pod, main, evidence)
     return Stopped(evidence, stop.reason)
 
 

@@ -107,7 +107,7 @@ def put_to_rest(snapshot: Snapshot, now: datetime) -> Decision | None:
         return Decision(SuspendJob(job))
     if not job.is_suspended:  # its controller may not know yet, and make a pod
         return say.acknowledge(snapshot, now + stopping.FIRST_QUESTION)
-    return None
+    return None if job.is_idle else Decision(SuspendJob(job))  # somebody else suspended it, and may resume it
 
 
 def stay(snapshot: Snapshot, reasons: tuple[Wait, ...], now: datetime) -> Decision:
