@@ -132,7 +132,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "strip pod": 0.3,
     "delete job": 0.5,
     "pause job": 0.3,
-    "resume job": 0.3,
+    "resume job": 3,
     "orphan": 0.3,
     "name taken": 0.2,
     "stray": 0.3,
