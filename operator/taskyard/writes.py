@@ -25,7 +25,8 @@ from taskyard.core.actions import (
     Unshield,
     WriteStatus,
 )
-from taskyard.core.model import Job, Pod, Refusal, Status, Task
+from taskyard.core.model import Job, Pod, Status, Task
+from taskyard.core.refusals import Refusal
 from taskyard.core.stopping import SHORTEST_LIMIT
 from taskyard.reads import Reads, fields
 
@@ -76,14 +77,8 @@ class Writes:
                 await self._shield(task)
             case Unshield(pod=pod):
                 await self._unshield(task, pod)
-            case SuspendJob(job=job):
-                await self._suspend_job(task, job)
-            case DeleteJob(job=job):
-                await self._delete_job(task, job)
-            case EndPod(pod=pod):
-                await self._end_pod(task, pod)
-            case DeletePod(pod=pod, force=force):
-                await self._delete_pod(task, pod, force)
+            case SuspendJob() | DeleteJob() | EndPod() | DeletePod():
+                await self._end(task, action)
             case DeleteTask():
                 await self._delete_task(task)
             case Look() | Ask() | ReadLog():
@@ -149,6 +144,23 @@ class Writes:
     async def _unshield(self, task: Task, pod: Pod) -> None:
         logger.info("a pod may be evicted from now on", extra=fields(task) | {"pod": pod.name})
         await self._patch_pod(pod, manifest.unshielded())
+
+    async def _end(self, task: Task, action: SuspendJob | DeleteJob | EndPod | DeletePod) -> None:
+        """Something of the task's, for whatever reason. If that is refused, its user is to know."""
+        try:
+            match action:
+                case SuspendJob(job=job):
+                    await self._suspend_job(task, job)
+                case DeleteJob(job=job):
+                    await self._delete_job(task, job)
+                case EndPod(pod=pod):
+                    await self._end_pod(task, pod)
+                case DeletePod(pod=pod, force=force):
+                    await self._delete_pod(task, pod, force)
+        except Rejected as exc:
+            what = action.job if isinstance(action, SuspendJob | DeleteJob) else action.pod
+            logger.warning("an end is refused", extra=fields(task) | {"what": what.name, "why": str(exc)})
+            self._cache.see_denial(task.uid, what.name, str(exc), self._now())
 
     async def _suspend_job(self, task: Task, job: Job) -> None:
         patch = {"spec": manifest.AT_REST}

@@ -11,7 +11,8 @@ from taskyard.cluster import PODS, TASKS, Kind, Page
 from taskyard.core import manifest
 from taskyard.core.actions import CreateJob, Decision, DeletePod, Look, Shield, WriteStatus
 from taskyard.core.decide import decide
-from taskyard.core.model import Pod, Refusal, Stop
+from taskyard.core.model import Pod, Stop
+from taskyard.core.refusals import Refusal
 from taskyard.core.words import OnShutdown, PodPhase, Reason, State, StopReason
 from taskyard.reads import Reads
 from tests.unit.build import CLAIMED, NOW, job, live, pod, retry, seconds, snapshot, started, task
