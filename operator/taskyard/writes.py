@@ -151,7 +151,7 @@ class Writes:
         await self._patch_pod(pod, manifest.unshielded())
 
     async def _suspend_job(self, task: Task, job: Job) -> None:
-        patch = {"spec": {"suspend": True}}
+        patch = {"spec": manifest.AT_REST}
         self._cache.see_job(
             task.uid, await self._cluster.patch(JOBS, task.namespace, job.name, job.uid, patch)
         )

@@ -216,6 +216,36 @@ MUTANTS: Final = (
         "return pod.deleted_at + SHORT_PATIENCE",
     ),
     Mutant(
+        "a Job that somebody paused under its run is left for him to resume",
+        "decide",
+        "if job is None or not (job.suspend or job.is_idle) or is_taken_back:",
+        "if job is None or not job.is_idle or is_taken_back:",
+    ),
+    Mutant(
+        "a Job that is kept for its name makes a pod when it is resumed",
+        "stopping",
+        "return None if job.is_idle else Decision(SuspendJob(job))",
+        "return None",
+    ),
+    Mutant(
+        "a node is blamed for a pod that is merely late",
+        "stopping",
+        "return Wait(Reason.STOPPING, text.cut(_delay_of(task, pod)))",
+        "return Wait(Reason.NODE_UNREACHABLE, text.cut(silence_of(task, pod)))",
+    ),
+    Mutant(
+        "an end of an init container that nobody saw is the task's own fault",
+        "verdict",
+        "each.exit.code != 0 and each.exit.reason not in END_UNSEEN",
+        "each.exit.code != 0",
+    ),
+    Mutant(
+        "a Job's controller that does not confirm is waited for past the deadline",
+        "stopping",
+        "if clocks.has_struck(until, now):\n        return Decision(DeleteJob(job))",
+        "if until is None:\n        return Decision(DeleteJob(job))",
+    ),
+    Mutant(
         "a timeout is slept over while a stray is stopped",
         "stopping",
         "if started_at is not None:\n        return clocks.deadline(task), clocks",

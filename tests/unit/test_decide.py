@@ -599,7 +599,10 @@ def test_the_clocks_go_on_while_a_stray_is_being_stopped() -> None:
     assert written(decide(snapshot(late, stuck), NOW)).stop == Stop(StopReason.DEADLINE_EXCEEDED, NOW)
     given_up = task(CLAIM, attempt=2, stop=Stop(StopReason.DEADLINE_EXCEEDED, NOW), wants={"deadline": NOW})
     assert decide(snapshot(given_up, stuck), NOW + seconds(35)).action == Look()
-    status = written(decide(snapshot(given_up, stuck, live=live()), NOW + seconds(35)))
+    fenced = decide(snapshot(given_up, stuck, live=live()), NOW + seconds(35)).action
+    assert fenced == CreateJob(is_placeholder=True), "nothing is to start after the verdict"
+    held = live(job(attempt=2, suspend=True, is_placeholder=True))
+    status = written(decide(snapshot(given_up, stuck, live=held), NOW + seconds(35)))
     assert (status.state, status.reason) == (State.EXCEPTION, "DeadlineExceeded")
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskyard.cluster import QUEUES, TASKS, Kind, Unavailable
-from taskyard.core.choose import Lane, Limits, Queue, Rate
+from taskyard.core.choose import Lane, Limits, Queue
+from taskyard.core.rate import Rate
 from taskyard.line import Line
 from tests.unit.test_line import claimed, end, queue, states, submit, waits
 from tests.unit.world import Operator, World

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 import pytest
 
 from taskyard.cluster import QUEUES, TASKS, Kind, Unavailable
-from taskyard.core.choose import AT_ONCE, Lane, Limits, Queue, Rate
+from taskyard.core.choose import AT_ONCE, Lane, Limits, Queue
+from taskyard.core.rate import Rate
 from taskyard.line import Line
 from tests.unit.test_line import claimed, queue, submit, waits
 from tests.unit.world import Operator, World

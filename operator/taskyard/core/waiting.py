@@ -44,7 +44,7 @@ def _holds(snapshot: Snapshot, now: datetime) -> Iterator[Wait]:
     if not_before is not None and now < not_before:
         yield _delay(task, not_before)
     if alive := earlier_pods(snapshot):  # one pod at a time
-        yield Wait(Reason.EARLIER_POD, stopping.still_there(alive[0], now))
+        yield Wait(Reason.EARLIER_POD, stopping.still_there(task, alive[0], now))
     if isinstance(missing := snapshot.definition, Unregistered):
         reason = Reason.DEFINITION_RETIRED if missing.retired else Reason.DEFINITION_NOT_FOUND
         yield Wait(reason, missing.message)
@@ -107,7 +107,7 @@ def put_to_rest(snapshot: Snapshot, now: datetime) -> Decision | None:
         return Decision(SuspendJob(job))
     if not job.is_suspended:  # its controller may not know yet, and make a pod
         return say.acknowledge(snapshot, now + stopping.FIRST_QUESTION)
-    return None
+    return None if job.is_idle else Decision(SuspendJob(job))  # somebody else suspended it, and may resume it
 
 
 def stay(snapshot: Snapshot, reasons: tuple[Wait, ...], now: datetime) -> Decision:
@@ -129,7 +129,7 @@ def stay(snapshot: Snapshot, reasons: tuple[Wait, ...], now: datetime) -> Decisi
     )
     strikes = [clocks.not_before(task), clocks.good_until(task), clocks.deadline(task), snapshot.turn_at]
     for pod in earlier_pods(snapshot):
-        strikes += [stopping.overdue_at(pod), stopping.unreachable_until(task, pod)]
+        strikes += [*stopping.worries_at(task, pod), stopping.unreachable_until(task, pod)]
     wake_at = clocks.next_of(now, (*strikes, dropped_at(snapshot, reasons, now)))
     if status == task.status:
         return say.acknowledge(snapshot, wake_at)

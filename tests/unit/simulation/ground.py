@@ -72,6 +72,8 @@ class Ground:
         """The uids of Jobs and pods that came into being against all care: two of them may live at once. And of
         tasks whose run somebody removed all trace of."""
         self.removed_jobs: set[str] = set()
+        self.paused: dict[str, Object] = {}
+        """What a person did to a Job, and may take back."""
         """The names of Jobs that somebody else than an operator deleted."""
         self.unlabelled: dict[str, str] = {}
         """The uids of pods that lost their label, and of the tasks that it named."""

@@ -198,7 +198,7 @@ class Witness:
                 is_counted = bool(
                     job.get("status", {}).get("succeeded") or job.get("status", {}).get("failed")
                 )
-                is_at_rest = is_over or is_counted or job["spec"].get("suspend") or bool(pods)
+                is_at_rest = is_over or is_counted or job["spec"].get("parallelism") == 0 or bool(pods)
                 is_at_rest = is_at_rest or "uncountedTerminatedPods" in job.get("status", {})
                 is_at_rest = is_at_rest or uid_of(job) in self._ground.excused
                 _check(is_at_rest, "the run is said to be over, and its Job will make a pod")
