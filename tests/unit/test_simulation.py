@@ -135,3 +135,4 @@ async def test_an_end_in_order_leaves_no_claim_without_its_job() -> None:
         life._leaves_no_claim_alone()
     life._line.tried.add(manifest.job_name(parse.task(ground.tasks()[0])))
     life._leaves_no_claim_alone()
+    life.end("ends")
