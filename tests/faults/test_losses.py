@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from tests.faults.operator import Place
-from tests.faults.witness import Witness, witness
+from tests.faults.reading import spent
+from tests.faults.witness import Witness
 from tests.kube import JSON, UNTIL_TOLD, History, Kubectl, of_run, task
 
 BY_FORCE = ("--grace-period=0", "--force", "--wait=false")
@@ -17,17 +17,7 @@ BY_FORCE = ("--grace-period=0", "--force", "--wait=false")
 DAWDLES = "trap 'sleep 2; exit 143' TERM; sleep 600 & wait"
 """A script that works until it is told to end, and then lives on for a while: long enough to meet a second pod."""
 
-SPENT = ("lossCount", "retryCount", "startFailures")
-
 pytestmark = pytest.mark.usefixtures("calm")  # nobody takes the cluster away, from the first line on
-
-
-@pytest.fixture
-def seen(kubectl: Kubectl, tmp_path: Path) -> Iterator[Witness]:
-    """Every pod of the test; and when it is over, no task had two of them at work at any moment."""
-    with witness(kubectl, tmp_path) as watched:
-        yield watched
-        watched.check_one_at_a_time()
 
 
 def until_run(number: int, script: str = UNTIL_TOLD) -> str:
@@ -44,10 +34,6 @@ def running(kubectl: Kubectl, name: str, number: int = 0) -> JSON:
 
     run: JSON = kubectl.eventually(f"run {number} of {name} is at work", found, 120)
     return run
-
-
-def spent(status: JSON) -> tuple[int, ...]:
-    return tuple(status[each] for each in SPENT)
 
 
 # Ways to lose a run.

@@ -83,8 +83,8 @@ class Ground:
         """How often that begins."""
         self.malformed: set[str] = set()
         """The uids of tasks of which no Job can be made."""
-        self.late_effects: list[Callable[[], None]] = []
-        """Writes whose sender has given up on them, and that are still on their way."""
+        self.late_effects: list[tuple[datetime, Callable[[], None]]] = []
+        """Writes whose sender has given up on them, and that are still on their way; and when they were sent."""
         self._names = 0
 
     @property

@@ -137,6 +137,20 @@ class Witness:
         self._ground.happened[why] += 1
         self._ground.excused.update(uids)
 
+    def job_is_deleted(self, job: Object) -> None:
+        """An operator deletes a Job: none that is at work, unless the task says that it is to be stopped."""
+        found = self._ground.find(TASKS, owner_uid(job) or "")
+        if found is None or is_placeholder(job):
+            return
+        task = parse.task(found)
+        is_current = task.status.state in ACTIVE_STATES and manifest.job_name(task) == name_of(job)
+        if not is_current or task.status.stop is not None or task.deleting:
+            return
+        pods = [pod for pod in self._ground.pods() if owner_uid(pod) == uid_of(job)]
+        is_to_begin = not (pods or job.get("status") or job["spec"].get("suspend"))
+        is_at_work = is_to_begin or any(is_alive(pod) for pod in pods)
+        _check(not is_at_work, f"the Job {name_of(job)} is deleted, and its run is at work")
+
     def task_is_deleted(self, found: Object) -> None:
         """An operator deletes a Task: when its time to live is over, and not if it is to be kept."""
         task = parse.task(found)
