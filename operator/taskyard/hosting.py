@@ -7,7 +7,7 @@ import os
 import random
 import signal
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import aiohttp
@@ -26,14 +26,32 @@ SILENCE: Final = 70.0
 """A watch brings a bookmark a minute, if nothing else: without, its connection is given up."""
 SHORTEST_WATCH, LONGEST_WATCH = 300, 600
 ENDS_WITHIN: Final = 10.0
-"""For kopf, which once did not; see docs/decisions.md."""
+"""For kopf, which once did not, and once all is done for whatever is left; see docs/decisions.md."""
+
+
+class _Everybody(Collection[asyncio.Task[Any]]):
+    """All asyncio tasks, also those that begin later.
+
+    kopf is told to leave these alone: at its end it takes each that is younger than itself for its own, and waits five
+    seconds for it. Our reports and the connections of those who scrape us are younger.
+    """
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        return iter(asyncio.all_tasks())
+
+    def __len__(self) -> int:
+        return len(asyncio.all_tasks())
 
 
 async def host(
     kinds: Iterable[Kind], namespaces: Sequence[str], hear: Hear, farewell: Callable[[], Awaitable[None]]
 ) -> None:
-    """Watch until SIGTERM comes, and the farewell is over. What kopf cannot recover from is raised: the process is
-    to end.
+    """Watch until SIGTERM comes, and the farewell is over; SIGINT, of somebody at a terminal, ends it without one.
+
+    What kopf cannot recover from is raised: the process is to end.
     """
     asked, over = asyncio.Event(), asyncio.Event()
 
@@ -41,11 +59,12 @@ async def host(
         await asked.wait()
         try:
             await farewell()
+        except Exception:
+            logger.exception("the farewell failed")  # and we go all the same
         finally:
             over.set()
 
     leaving = asyncio.create_task(leave(), name="farewell")
-    others = asyncio.all_tasks()
     try:
         tasks = await kopf.spawn_tasks(
             registry=_registry(kinds, hear),
@@ -57,9 +76,23 @@ async def host(
         )
         # In place of the handler that this has left behind, which would stop watching at once.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
-        await kopf.run_tasks(tasks, ignored=others)
+        await _run(tasks)
     finally:
         leaving.cancel()
+
+
+async def _run(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Run what kopf has spawned until one of it ends; then it has ten seconds to end the others."""
+    running = asyncio.create_task(kopf.run_tasks(tasks, ignored=_Everybody()), name="kopf")
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait([running], timeout=ENDS_WITHIN)
+        if not ended:
+            logger.error("kopf does not end: going on without it")
+            return
+        running.result()
+    finally:
+        running.cancel()
 
 
 def _registry(kinds: Iterable[Kind], hear: Hear) -> kopf.OperatorRegistry:
@@ -72,10 +105,6 @@ def _registry(kinds: Iterable[Kind], hear: Hear) -> kopf.OperatorRegistry:
     async def login(**kwargs: Any) -> kopf.AiohttpSession:
         return await _log_in(paces, kwargs)
 
-    @kopf.on.cleanup(registry=registry)
-    async def end(**_: Any) -> None:
-        asyncio.get_running_loop().call_later(ENDS_WITHIN, _end_without_kopf)
-
     for kind in kinds:
         _, _, *group, version = kind.root.split("/")
 
@@ -86,9 +115,14 @@ def _registry(kinds: Iterable[Kind], hear: Hear) -> kopf.OperatorRegistry:
     return registry
 
 
-def _end_without_kopf() -> None:
-    """Whatever is not done is in the cluster: the next one goes on."""
-    logger.error("kopf does not end: ending without it")
+def end_by_force() -> None:
+    """The last thing that a process does: to end in ten seconds, whoever cannot be cancelled."""
+    asyncio.get_running_loop().call_later(ENDS_WITHIN, _end_without_them)
+
+
+def _end_without_them() -> None:
+    left = sorted(task.get_name() for task in asyncio.all_tasks())
+    logger.error("some do not end: ending without them", extra={"left": left})
     os._exit(1)
 
 

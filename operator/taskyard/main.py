@@ -13,7 +13,7 @@ from typing import Final
 
 from aiohttp import web
 
-from taskyard import lease, logs
+from taskyard import hosting, lease, logs
 from taskyard.cache import Cache
 from taskyard.cluster import Cluster, ClusterError, NotFound, connect
 from taskyard.failpoint import Doomed
@@ -74,13 +74,16 @@ async def run(settings: Settings) -> None:
     """Lead when it is our turn, until a signal comes; raises when the process had better start anew."""
     this = asyncio.current_task()
     assert this is not None
-    # Until kopf puts its own handlers in their place. Without one, process 1 of a container ignores SIGTERM.
+    # Until `hosting` puts another in its place. Without one, process 1 of a container ignores SIGTERM.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     terms = lease.Terms(settings.lease_namespace, settings.lease_name, settings.identity)
     freshness, metrics = Freshness(grace_of(settings.relist_seconds)), Metrics()
-    async with health(settings.health_port, freshness.complaint, metrics), connect() as api_server:
-        cluster = Doomed(api_server, settings.failpoint) if settings.failpoint else api_server
-        await lease.lead(cluster, terms, lambda: operate(cluster, settings, freshness, metrics))
+    try:
+        async with health(settings.health_port, freshness.complaint, metrics), connect() as api_server:
+            cluster = Doomed(api_server, settings.failpoint) if settings.failpoint else api_server
+            await lease.lead(cluster, terms, lambda: operate(cluster, settings, freshness, metrics))
+    finally:
+        hosting.end_by_force()
 
 
 async def operate(cluster: Cluster, settings: Settings, freshness: Freshness, metrics: Metrics) -> None:
@@ -97,7 +100,6 @@ async def operate(cluster: Cluster, settings: Settings, freshness: Freshness, me
     metrics.follow(cache.tally, _now)  # not before: whoever scales by half of the counts scales down
     sweep = Sweep(cluster, cache, settings.namespaces, _now, kept_for=settings.keep_jobs)
     async with asyncio.TaskGroup() as group:
-        # Before kopf begins: at its end it takes every younger asyncio task for its own, and waits for it.
         loop = Loop(cluster, cache, claimer=settings.identity, shield_limit=settings.continue_limit)
         others = [
             group.create_task(loop.run(), name="loop"),
@@ -105,7 +107,6 @@ async def operate(cluster: Cluster, settings: Settings, freshness: Freshness, me
             group.create_task(Report(cluster, cache, _now).run(), name="report"),
             group.create_task(sweep.run(), name="sweep"),
         ]
-        await asyncio.sleep(0)
         watching = group.create_task(watch.run(loop.retire), name="watch")
         # Not awaited itself: when the lease is lost this line ends at once, and the loop with it, while kopf takes
         # its time to stop.
