@@ -75,7 +75,7 @@ class Loop:
         self._unanswered: dict[str, datetime] = {}
         """When a request for a task that has a slot was last left without an answer: it may have been a claim."""
         self.announcements: deque[dict[str, Any]] = deque()
-        self._announced = asyncio.Event()
+        self._announced, self._announcing = asyncio.Event(), asyncio.Lock()
         self._is_retiring = self._is_closing = False
         self._reads = Reads(cluster, cache, now)
         self._writes = Writes(cluster, cache, self._reads, now, self._announce)
@@ -109,12 +109,15 @@ class Loop:
         return any(pod.deleting or pod.disruption for pods in self._cache.at_work() for pod in pods)
 
     async def close(self) -> None:
-        """Finish what is in hand: steps that have begun, and claims that have no Job yet. Begin nothing else."""
+        """Finish what is in hand: steps that have begun, claims that have no Job yet, and what is to be announced. Begin
+        nothing else.
+        """
         self._is_closing = True
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSES_WITHIN):
-                while not self._cache.dirty.is_idle:  # noqa: ASYNC110 - keys come and go until then
+                while not (self._cache.dirty.is_idle and self._writes.has_launched_all):
                     await asyncio.sleep(CLOSING_POLL)
+                await self.make_announcements()
 
     async def _work(self) -> Never:
         while True:
@@ -286,15 +289,18 @@ class Loop:
 
     async def make_announcements(self) -> None:
         """Post what has gathered. Names are fixed: what was posted before is not posted twice."""
-        while self.announcements:
-            event = self.announcements.popleft()
-            try:
-                await self._cluster.create(EVENTS, event["metadata"]["namespace"], event)
-            except AlreadyExists:
-                pass
-            except ClusterError as exc:
-                told = {"announcement": event["metadata"]["name"], "why": str(exc)}
-                logger.warning("could not post an event", extra=told)
+        async with self._announcing:
+            while self.announcements:
+                await self._post(self.announcements.popleft())
+
+    async def _post(self, event: dict[str, Any]) -> None:
+        try:
+            await self._cluster.create(EVENTS, event["metadata"]["namespace"], event)
+        except AlreadyExists:
+            pass
+        except ClusterError as exc:
+            told = {"announcement": event["metadata"]["name"], "why": str(exc)}
+            logger.warning("could not post an event", extra=told)
 
 
 def _claims(decision: Decision, snapshot: Snapshot) -> bool:
