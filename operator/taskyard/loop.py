@@ -109,15 +109,16 @@ class Loop:
         return any(pod.deleting or pod.disruption for pods in self._cache.at_work() for pod in pods)
 
     async def close(self) -> None:
-        """Finish what is in hand: steps that have begun, claims that have no Job yet, and what is to be announced. Begin
-        nothing else.
-        """
+        """Finish what is in hand: steps that have begun, claims without a Job, announcements. Begin nothing else."""
         self._is_closing = True
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSES_WITHIN):
-                while not (self._cache.dirty.is_idle and self._writes.has_launched_all):
+                while self._is_at_it():  # noqa: ASYNC110 - keys come and go until then
                     await asyncio.sleep(CLOSING_POLL)
                 await self.make_announcements()
+
+    def _is_at_it(self) -> bool:
+        return not (self._cache.dirty.is_idle and self._writes.has_launched_all)
 
     async def _work(self) -> Never:
         while True:

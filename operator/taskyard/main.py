@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Final
@@ -107,14 +107,24 @@ async def operate(cluster: Cluster, settings: Settings, freshness: Freshness, me
             group.create_task(Report(cluster, cache, _now).run(), name="report"),
             group.create_task(sweep.run(), name="sweep"),
         ]
-        watching = group.create_task(watch.run(loop.retire), name="watch")
+        watching = group.create_task(failure_of(watch.run(loop.retire)), name="watch")
         # Not awaited itself: when the lease is lost this line ends at once, and the loop with it, while kopf takes
         # its time to stop.
         await asyncio.wait([watching])
-        if watching.exception() is None:
-            await loop.close()
+        await loop.close()  # also where the watches failed: the lease is still held
         for other in others:
             other.cancel()
+        if (failure := watching.result()) is not None:
+            raise failure
+
+
+async def failure_of(work: Awaitable[None]) -> Exception | None:
+    """Told, and not raised: a task group ends everything else at once."""
+    try:
+        await work
+    except Exception as exc:
+        return exc
+    return None
 
 
 def _now() -> datetime:

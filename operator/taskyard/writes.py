@@ -52,8 +52,8 @@ class Writes:
         self._now = now
         self._announce = announce
         self._shielded_at: dict[str, datetime] = {}
-        # From the answer to a claim until its Job is made, or refused: what is in hand. Where it has not changed since it
-        # saves reading the Task for its template.
+        # From the answer to a claim until its Job is made, or refused: what is in hand. Until the Task changes it also
+        # saves reading it for its template.
         self._just_claimed: dict[str, parse.Json] = {}
 
     def forget(self, uid: str) -> None:

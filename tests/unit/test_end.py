@@ -5,8 +5,13 @@ from typing import Any
 
 import pytest
 
+from taskyard import main
 from taskyard.cluster import EVENTS, JOBS, Kind, Rejected, Unavailable
+from taskyard.freshness import Freshness
 from taskyard.loop import CLOSES_WITHIN
+from taskyard.metrics import Metrics
+from taskyard.settings import load
+from taskyard.watch import Watch
 from tests.unit.world import World
 
 
@@ -74,8 +79,40 @@ async def test_whoever_is_told_to_end_tells_first_what_is_to_be_told(monkeypatch
     monkeypatch.setattr(world.cluster, "create", slow)
     working = asyncio.create_task(operator.loop.run())
     world.pod_ends(3)
-    while world.status()["phase"] != "Finished":
+    while world.status()["phase"] != "Finished":  # noqa: ASYNC110 - a worker makes it true
         await asyncio.sleep(0)
     await operator.loop.close()
     working.cancel()
     assert [each["reason"] for each in world.cluster.all(EVENTS)] == ["TaskFailed"]
+
+
+@pytest.mark.parametrize("failure", [None, RuntimeError("a watch failed")])
+async def test_what_is_in_hand_is_finished_however_the_watches_end(
+    failure: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    await world.submit()
+    left = 1
+
+    def busy(verb: str, kind: Kind) -> None:
+        nonlocal left
+        if (verb, kind) == ("create", JOBS) and left:
+            left -= 1
+            raise Unavailable("not now", is_over=True)
+
+    async def ends(*_: Any) -> None:
+        while left:  # noqa: ASYNC110 - a worker makes it true
+            await asyncio.sleep(0)
+        assert world.status()["state"] == "Claimed"
+        if failure is not None:
+            raise failure
+
+    world.cluster.before_call = busy
+    monkeypatch.setattr(Watch, "run", ends)
+    found = None
+    try:
+        await main.operate(world.cluster, load({}, {}), Freshness(), Metrics())
+    except ExceptionGroup as exc:
+        found = main.only_cause(exc)
+    assert found is failure
+    assert len(world.jobs()) == 1
