@@ -188,7 +188,7 @@ class Loop:
             await self._reads.task(snapshot.task)
             self._conflicts[uid] = self._conflicts.get(uid, 0) + 1
             if self._conflicts[uid] > CONFLICTS_AT_ONCE:
-                raise Unavailable("the task changes faster than it can be read") from None
+                raise Unavailable("the task changes faster than it can be read", is_over=True) from None
             self._cache.dirty.mark(uid)
         else:
             self._conflicts.pop(uid, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, NoReturn
 
 import pytest
@@ -264,6 +264,24 @@ async def test_a_claim_that_was_answered_gives_no_slot_away_while_another_may_be
     world.later(1)
     await fails(Unavailable("failed calling webhook", is_over=True))
     assert line.holders() == set()
+
+
+async def test_a_task_that_is_edited_faster_than_it_can_be_claimed_keeps_no_slot() -> None:
+    """A conflict is an answer: nothing of it is on its way."""
+    world, operator = await operator_with(maxConcurrent=1)
+    await submit(world, "a")
+    [task] = operator.cache.tasks()
+    edits = count()
+
+    def edit(verb: str, kind: Kind) -> None:
+        if (verb, kind) == ("patch_status", TASKS):
+            world.edit_task("a", labels={"edited": str(next(edits))})
+
+    world.cluster.before_call = edit
+    with pytest.raises(Unavailable):
+        for _ in range(9):
+            await operator.loop.step(task.uid)
+    assert operator.cache.line.holders() == set()
 
 
 async def test_a_claim_that_was_taken_though_it_was_said_to_have_failed_keeps_its_slot() -> None:
