@@ -25,7 +25,7 @@ from taskyard.cluster import (
 from taskyard.core import choose, held, waiting
 from taskyard.core.actions import Ask, Decision, Look, ReadLog, WriteStatus
 from taskyard.core.decide import decide
-from taskyard.core.model import Live, Rival, Snapshot
+from taskyard.core.model import Live, Pod, Rival, Snapshot
 from taskyard.core.words import Phase
 from taskyard.reads import Reads, fields
 from taskyard.writes import Writes
@@ -37,9 +37,9 @@ FIRST_BACKOFF: Final = 0.5
 LONGEST_BACKOFF: Final = 60.0
 CONFLICTS_AT_ONCE: Final = 3
 MOST_READS: Final = 8
-LOOKS_AROUND_FOR: Final = 1.0
+LOOKS_AROUND_FOR: Final = timedelta(seconds=1)
 """A drain takes the operator of a node and the tasks there at the same time, and not in the same moment."""
-LINGERS_FOR: Final = 15.0
+SEES_OFF_FOR: Final = timedelta(seconds=15)
 CLOSES_WITHIN: Final = 5.0
 CLOSING_POLL: Final = 0.05
 ANNOUNCEMENTS_KEPT: Final = 1000
@@ -61,6 +61,7 @@ class Loop:
         *,
         claimer: str,
         shield_limit: timedelta | None = None,
+        look_around: timedelta = LOOKS_AROUND_FOR,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._cluster = cluster
@@ -69,6 +70,7 @@ class Loop:
         self._now = now
         self._acting_since = now().replace(microsecond=0)  # as the claims' times: without fractions
         self._shield_limit = shield_limit
+        self._look_around = look_around
         self._clock = Clock(cache.dirty.mark)
         self._failures: dict[str, int] = {}
         self._conflicts: dict[str, int] = {}
@@ -96,17 +98,18 @@ class Loop:
         """
         self._is_retiring = True
         logger.info("told to end, claiming nothing more")
-        if not any(self._cache.at_work()):
+        if not any(self._cache.pods_of_active()):
             return
-        await asyncio.sleep(LOOKS_AROUND_FOR)
+        await asyncio.sleep(self._look_around.total_seconds())
         with suppress(TimeoutError):
-            async with asyncio.timeout(LINGERS_FOR):
+            async with asyncio.timeout(SEES_OFF_FOR.total_seconds()):
                 while self._is_any_run_going():  # noqa: ASYNC110 - pods come and go until then
                     await asyncio.sleep(CLOSING_POLL)
 
     def _is_any_run_going(self) -> bool:
-        """Whether somebody has put an end to the pod of a run that has no verdict yet."""
-        return any(pod.deleting or pod.disruption for pods in self._cache.at_work() for pod in pods)
+        """Whether somebody has put an end to the pod of a run that has no verdict yet, which is near."""
+        now = self._now()
+        return any(_is_going(pod, now) for pods in self._cache.pods_of_active() for pod in pods)
 
     async def close(self) -> None:
         """Finish what is in hand: steps that have begun, claims without a Job, announcements. Begin nothing else."""
@@ -302,6 +305,17 @@ class Loop:
         except ClusterError as exc:
             told = {"announcement": event["metadata"]["name"], "why": str(exc)}
             logger.warning("could not post an event", extra=told)
+
+
+def _is_going(pod: Pod, now: datetime) -> bool:
+    """Whether it is worth the time to wait for its end: it has ended, was told to a moment ago, or must in a moment.
+
+    One that is on its way out for longer has a long grace period, or a node that is silent.
+    """
+    if not (pod.deleting or pod.disruption):
+        return False
+    moments = [each for each in (pod.disturbed_at, pod.deleted_at) if each is not None]
+    return not (pod.is_alive and moments) or any(abs(each - now) < SEES_OFF_FOR for each in moments)
 
 
 def _claims(decision: Decision, snapshot: Snapshot) -> bool:

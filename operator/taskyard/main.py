@@ -100,7 +100,13 @@ async def operate(cluster: Cluster, settings: Settings, freshness: Freshness, me
     metrics.follow(cache.tally, _now)  # not before: whoever scales by half of the counts scales down
     sweep = Sweep(cluster, cache, settings.namespaces, _now, kept_for=settings.keep_jobs)
     async with asyncio.TaskGroup() as group:
-        loop = Loop(cluster, cache, claimer=settings.identity, shield_limit=settings.continue_limit)
+        loop = Loop(
+            cluster,
+            cache,
+            claimer=settings.identity,
+            shield_limit=settings.continue_limit,
+            look_around=settings.look_around,
+        )
         others = [
             group.create_task(loop.run(), name="loop"),
             group.create_task(watch.relist(), name="relist"),

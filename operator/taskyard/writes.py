@@ -141,6 +141,11 @@ class Writes:
         since = self._shielded_at.get(namespace)
         return since is not None and self._now() - since < SHIELD_TRUSTED_FOR
 
+    def _trust_shield_of(self, namespace: str) -> None:
+        """Others are forgotten when they are trusted no more: namespaces come and go."""
+        self._shielded_at = {each: at for each, at in self._shielded_at.items() if self.is_shielded(each)}
+        self._shielded_at[namespace] = self._now()
+
     async def _shield(self, task: Task) -> None:
         try:
             await self._cluster.create(BUDGETS, task.namespace, manifest.shield())
@@ -151,7 +156,7 @@ class Writes:
             said = f"no PodDisruptionBudget for `onShutdown: Continue`: {exc}"
             self._cache.see_refusal(task.uid, Refusal(False, said, self._now()))
             return
-        self._shielded_at[task.namespace] = self._now()
+        self._trust_shield_of(task.namespace)
         self._cache.dirty.mark(task.uid)
 
     async def _unshield(self, task: Task, pod: Pod) -> None:

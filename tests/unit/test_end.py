@@ -6,13 +6,19 @@ from typing import Any
 import pytest
 
 from taskyard import main
-from taskyard.cluster import EVENTS, JOBS, Kind, Rejected, Unavailable
+from taskyard.cluster import BUDGETS, EVENTS, JOBS, PODS, TASKS, Kind, Rejected, Unavailable
+from taskyard.core.clocks import said
 from taskyard.freshness import Freshness
 from taskyard.loop import CLOSES_WITHIN
 from taskyard.metrics import Metrics
 from taskyard.settings import load
 from taskyard.watch import Watch
+from tests.unit.build import seconds
+from tests.unit.contract import new_task
 from tests.unit.world import World
+
+EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+BY_KUBELET = EVICTED | {"reason": "TerminationByKubelet"}
 
 
 @pytest.mark.parametrize("refusals", [0, 1, 2])
@@ -116,3 +122,61 @@ async def test_what_is_in_hand_is_finished_however_the_watches_end(
         found = main.only_cause(exc)
     assert found is failure
     assert len(world.jobs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "grace", "condition", "elsewhere", "is_seen_off"),
+    [
+        pytest.param(None, 0, None, False, False, id="nobody has told it to end"),
+        pytest.param(0, 5, EVICTED, False, True, id="evicted a moment ago"),
+        pytest.param(0, 600, EVICTED, False, True, id="it may use its long grace, and mostly does not"),
+        pytest.param(20, 600, EVICTED, False, False, id="it uses its long grace"),
+        pytest.param(20, 30, EVICTED, False, True, id="it uses its grace, of which little is left"),
+        pytest.param(7200, 30, EVICTED, False, False, id="its node is silent"),
+        pytest.param(None, 0, BY_KUBELET, False, True, id="ended by its kubelet"),
+        pytest.param(7200, 30, BY_KUBELET, False, False, id="ended by a kubelet that is silent since"),
+        pytest.param(0, 5, EVICTED, True, False, id="a pod of another namespace, whatever its labels"),
+    ],
+)
+async def test_the_end_of_a_pod_is_waited_for_where_it_is_near(
+    told: int | None, grace: int, condition: dict[str, str] | None, elsewhere: bool, is_seen_off: bool
+) -> None:
+    """Meanwhile nothing is claimed, also where somebody stands by."""
+    world = World()
+    await world.submit()
+    operator = await world.operator(look_around=seconds(0))
+    await operator.settle()
+    world.make_pods()
+    world.pod_runs()
+    [pod] = world.cluster.all(PODS)
+    when: dict[str, Any] = {}
+    if told is not None:
+        gone_by = world.now - seconds(told) + seconds(grace)
+        when = {"deletionTimestamp": said(gone_by), "deletionGracePeriodSeconds": grace}
+    forged = {"namespace": "elsewhere", "uid": "forged"} if elsewhere else {}
+    since = {"lastTransitionTime": said(world.now - seconds(told or 0))}
+    conditions = [condition | since] if condition is not None else []
+    status = pod["status"] | {"conditions": conditions}
+    world.cluster.put(PODS, pod | {"metadata": pod["metadata"] | when | forged, "status": status})
+    await operator.settle()
+    retiring = asyncio.create_task(operator.loop.retire())
+    await asyncio.sleep(0.1)
+    assert retiring.done() is not is_seen_off
+    retiring.cancel()
+
+
+async def test_nothing_is_kept_of_namespaces_that_were_shielded_long_ago() -> None:
+    world = World()
+    operator = await world.operator()
+    writes = operator.loop._writes
+    for number in range(20):
+        world.later(10)
+        namespace = f"of-{number}"
+        task = new_task("hello", namespace)
+        await world.cluster.create(
+            TASKS, namespace, task | {"spec": task["spec"] | {"onShutdown": "Continue"}}
+        )
+        await operator.settle()
+        assert writes.is_shielded(namespace)
+    assert len(world.cluster.all(BUDGETS)) == 20
+    assert len(writes._shielded_at) <= 7

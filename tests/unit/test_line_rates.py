@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from taskyard.cluster import QUEUES, TASKS, Kind, Unavailable
 from taskyard.core.choose import AT_ONCE, Lane, Limits, Queue, Rate
 from taskyard.line import Line
+from taskyard.loop import CONFLICTS_AT_ONCE
 from tests.unit.test_line import claimed, queue, submit, waits
 from tests.unit.world import Operator, World
 
@@ -271,16 +272,16 @@ async def test_a_task_that_is_edited_faster_than_it_can_be_claimed_keeps_no_slot
     world, operator = await operator_with(maxConcurrent=1)
     await submit(world, "a")
     [task] = operator.cache.tasks()
-    edits = count()
 
     def edit(verb: str, kind: Kind) -> None:
         if (verb, kind) == ("patch_status", TASKS):
-            world.edit_task("a", labels={"edited": str(next(edits))})
+            world.edit_task("a", labels={"edited": str(len(world.cluster.calls))})
 
     world.cluster.before_call = edit
+    for _ in range(CONFLICTS_AT_ONCE):
+        await operator.loop.step(task.uid)
     with pytest.raises(Unavailable):
-        for _ in range(9):
-            await operator.loop.step(task.uid)
+        await operator.loop.step(task.uid)
     assert operator.cache.line.holders() == set()
 
 
