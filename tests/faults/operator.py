@@ -22,8 +22,8 @@ JSON = dict[str, Any]
 
 READY_WITHIN = 60.0
 ENDS_WITHIN = 30.0
-"""After SIGTERM: 16 s for runs that are drained with it, 5 for what it has in hand, 3 for the lease and whoever scrapes it;
-the rest is for a busy machine.
+"""After SIGTERM: 16 s for runs that are drained with it, 5 for what it has in hand, 3 for its lease and those who
+scrape it. The rest is for a busy machine.
 """
 
 
