@@ -179,12 +179,12 @@ class Cache:
     def pods(self) -> Iterator[Pod]:
         return (pod for entry in self._entries.values() for pod in entry.pods if not pod.gone)
 
-    def at_work(self) -> Iterator[tuple[Pod, ...]]:
-        """For each Task that is claimed or runs, what is known of its pods."""
+    def pods_of_active(self) -> Iterator[tuple[Pod, ...]]:
+        """For each Task that is claimed or runs, what is known of the pods that are its own."""
         for uid in self.line.holders():
             entry = self._entries.get(uid)
             if entry is not None and entry.task is not None and entry.task.status.state in ACTIVE_STATES:
-                yield entry.pods
+                yield entry.own_pods()
 
     def pods_of(self, uid: str) -> tuple[Pod, ...]:
         entry = self._entries.get(uid)

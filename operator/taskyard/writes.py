@@ -53,16 +53,22 @@ class Writes:
         self._now = now
         self._announce = announce
         self._shielded_at: dict[str, datetime] = {}
-        # From the answer to a claim until the launch right after it: saves reading the Task for its template.
+        # From the answer to a claim until its Job is made, or refused: what is in hand. Until the Task changes it also
+        # saves reading it for its template.
         self._just_claimed: dict[str, parse.Json] = {}
 
     def forget(self, uid: str) -> None:
-        """There is no such Task any more."""
+        """There is nothing to launch of it any more."""
         self._just_claimed.pop(uid, None)
 
     def is_to_launch(self, uid: str) -> bool:
         """Whether it was claimed a moment ago, and its Job is to follow."""
         return uid in self._just_claimed
+
+    @property
+    def has_launched_all(self) -> bool:
+        """Whether no Job of a claim is left to be made."""
+        return not self._just_claimed
 
     async def apply(self, task: Task, action: Action | None) -> None:
         """Do it: at most one write. The answer goes to the cache, by the same door as an event."""
@@ -100,7 +106,7 @@ class Writes:
         self._cache.see_task(answer)
 
     async def _create_job(self, task: Task, action: CreateJob) -> None:
-        claimed = self._just_claimed.pop(task.uid, None)
+        claimed = self._just_claimed.get(task.uid)
         if claimed is None or parse.version(claimed) != task.resource_version:
             claimed = await self._cluster.get(TASKS, task.namespace, task.name)
             self._cache.see_task(claimed)
@@ -116,8 +122,10 @@ class Writes:
         except (Rejected, manifest.Malformed) as exc:
             malformed = isinstance(exc, manifest.Malformed) or exc.malformed
             logger.warning("job refused", extra=fields(task) | {"why": str(exc)})
+            self.forget(task.uid)
             self._cache.see_refusal(task.uid, Refusal(malformed, str(exc), self._now()))
             return
+        self.forget(task.uid)
         self._cache.see_job(task.uid, answer)
         # A create carries no precondition: in so much time the Task may have gone, or gone on.
         if asyncio.get_running_loop().time() - started > SLOW_CREATE:
@@ -127,6 +135,11 @@ class Writes:
         """Whether the budget was there a moment ago. Somebody may delete it any time."""
         since = self._shielded_at.get(namespace)
         return since is not None and self._now() - since < SHIELD_TRUSTED_FOR
+
+    def _trust_shield_of(self, namespace: str) -> None:
+        """Others are forgotten when they are trusted no more: namespaces come and go."""
+        self._shielded_at = {each: at for each, at in self._shielded_at.items() if self.is_shielded(each)}
+        self._shielded_at[namespace] = self._now()
 
     async def _shield(self, task: Task) -> None:
         try:
@@ -138,7 +151,7 @@ class Writes:
             said = f"no PodDisruptionBudget for `onShutdown: Continue`: {exc}"
             self._cache.see_refusal(task.uid, Refusal(False, said, self._now()))
             return
-        self._shielded_at[task.namespace] = self._now()
+        self._trust_shield_of(task.namespace)
         self._cache.dirty.mark(task.uid)
 
     async def _unshield(self, task: Task, pod: Pod) -> None:
