@@ -198,7 +198,7 @@ async def test_who_wakes_up_for_a_rate_hands_that_over_when_it_waits_no_more() -
 
 def waiting(count: int, tenants: int, call: Callable[[str], None]) -> Line:
     """A queue without a limit that was paused until now, and who waits there."""
-    line = Line(call)
+    line = Line(call, call)
     line.limit(Limits(queues={("d", "q"): Queue(is_paused=True)}), ())
     for number in range(count):
         uid, lane = f"task-{number:03}", Lane("d", "q", f"tenant-{number % tenants}")
@@ -234,7 +234,7 @@ async def test_a_pause_that_ends_lets_everybody_go() -> None:
 
 def test_a_queue_that_is_closed_is_not_looked_into() -> None:
     """However many tenants it has: an event in it costs nothing but the question whether it has room."""
-    line = Line(lambda uid: None)
+    line = Line(lambda uid: None, lambda uid: None)
     rate = Rate(1, timedelta(seconds=60))
     line.limit(Limits(queues={("d", "q"): Queue(rate=rate)}), ())
     for number in range(100):

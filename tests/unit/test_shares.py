@@ -23,7 +23,7 @@ def starts(
 ) -> Counter[str]:
     """How often each started, when it has always more to do."""
     queue = Queue(max_concurrent=slots, share_label="team", weights=weights)
-    line, random, now = Line(lambda uid: None), Random(1), NOW  # noqa: S311 - not for secrets
+    line, random, now = Line(lambda uid: None, lambda uid: None), Random(1), NOW  # noqa: S311 - not for secrets
     line.limit(Limits(queues={("ns", "q"): queue}), [])
     started, waiting, running = Counter[str](), dict[str, Lane](), list[tuple[datetime, str]]()
 
