@@ -222,16 +222,16 @@ async def test_an_end_waits_for_the_answers_that_are_due(monkeypatch: pytest.Mon
     world = World()
     await world.submit()
     operator = await world.operator()
-    create = world.cluster.create
+    create, is_asked = world.cluster.create, asyncio.Event()
 
     async def slowly(kind: Kind, namespace: str, obj: Json) -> Object:
+        is_asked.set()
         await asyncio.sleep(0.2)
         return await create(kind, namespace, obj)
 
     monkeypatch.setattr(world.cluster, "create", slowly)
     working = asyncio.create_task(operator.loop.run())
-    while world.status().get("state") != "Claimed":
-        await asyncio.sleep(0)
+    await is_asked.wait()
     await operator.loop.close()
     working.cancel()
     assert len(world.jobs()) == 1
