@@ -14,7 +14,8 @@ from typing import Final
 
 from taskyard.core import definitions, duplicates, manifest, parse, parse_spec
 from taskyard.core.choose import Key, Lane, Limits, Queue, lane_of
-from taskyard.core.model import Job, Live, Pod, Refusal, Rival, Snapshot, Task
+from taskyard.core.model import Job, Live, Pod, Rival, Snapshot, Task
+from taskyard.core.refusals import Denial, Refusal
 from taskyard.core.words import ACTIVE_STATES, State
 from taskyard.line import Line
 from taskyard.registry import Definition, Registry, found, read_definition
@@ -92,6 +93,7 @@ class _Entry:
     pods: tuple[Pod, ...] = ()
     job: Job | None = None
     refusal: Refusal | None = None
+    denial: Denial | None = None
     looked_at: datetime | None = None
     vanished: bool = False
     launches_until: datetime | None = None
@@ -161,6 +163,7 @@ class Cache:
             pods=entry.own_pods(),
             job=entry.job,
             refusal=entry.refusal,
+            denial=entry.denial,
             looked_at=entry.looked_at,
             vanished=entry.vanished,
             live=live,
@@ -176,12 +179,12 @@ class Cache:
     def pods(self) -> Iterator[Pod]:
         return (pod for entry in self._entries.values() for pod in entry.pods if not pod.gone)
 
-    def at_work(self) -> Iterator[tuple[Pod, ...]]:
-        """For each Task that is claimed or runs, what is known of its pods."""
+    def pods_of_active(self) -> Iterator[tuple[Pod, ...]]:
+        """For each Task that is claimed or runs, what is known of the pods that are its own."""
         for uid in self.line.holders():
             entry = self._entries.get(uid)
             if entry is not None and entry.task is not None and entry.task.status.state in ACTIVE_STATES:
-                yield entry.pods
+                yield entry.own_pods()
 
     def pods_of(self, uid: str) -> tuple[Pod, ...]:
         entry = self._entries.get(uid)
@@ -346,6 +349,12 @@ class Cache:
         """The API server refused the Job of a Task's current attempt."""
         if uid in self._entries:
             self._entries[uid].refusal = refusal
+            self.dirty.mark(uid)
+
+    def see_denial(self, uid: str, what: str, message: str, at: datetime) -> None:
+        """The API server refused to let something of a Task be ended."""
+        if (entry := self._entries.get(uid)) is not None:
+            entry.denial = Denial.of(what, message, at, entry.denial)
             self.dirty.mark(uid)
 
     def found_task(self, uid: str) -> None:

@@ -44,6 +44,8 @@ class Settings:
     """How long a run with `onShutdown: Continue` may keep its node from being drained."""
     keep_jobs: timedelta
     """How long the Jobs of a task stay after its verdict, with their pods."""
+    look_around: timedelta
+    """How long one that is told to end waits for pods of its runs to be told, too."""
     max_concurrent: int | None
     """How many tasks may be at work at once, in all namespaces together; None: any number."""
     namespace_weights: Mapping[str, int]
@@ -83,6 +85,11 @@ _OPTIONS: Final = {
         "--keep-jobs-seconds",
         "TASKYARD_KEEP_JOBS_SECONDS",
         "how long the Jobs of a task stay after its verdict, with their pods [600]",
+    ),
+    "look_around_seconds": _Option(
+        "--look-around-seconds",
+        "TASKYARD_LOOK_AROUND_SECONDS",
+        "how long one that is told to end waits for pods of its runs to be told, too [1]",
     ),
     "max_concurrent": _Option(
         "--max-concurrent",
@@ -128,6 +135,7 @@ def load(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Setti
         log_level=_one_of("log_level", text("log_level", "info"), LEVELS),
         continue_limit=_seconds("continue_seconds", text("continue_seconds", "86400")),
         keep_jobs=_kept_for("keep_jobs_seconds", text("keep_jobs_seconds", "600")),
+        look_around=_seconds("look_around_seconds", text("look_around_seconds", "1")),
         max_concurrent=_maybe_positive("max_concurrent", text("max_concurrent", "")),
         namespace_weights=_weights("namespace_weights", text("namespace_weights", "")),
         failpoint=_point("failpoint", text("failpoint", "")),

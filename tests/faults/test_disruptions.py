@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -106,13 +106,18 @@ def test_a_drain_that_takes_the_operator_too_costs_nothing(
         task("stopped", ONCE, onShutdown="Stop", retry=at_most_once),
         task("held", "exit 0", suspend=True),
     )
-    with place.operator() as operator, ThreadPoolExecutor() as pool:
+    with place.operator(look_around_seconds=5) as operator, ThreadPoolExecutor() as pool:
         pods = [kubectl.until(name, "Running")["runs"][0]["pod"] for name in ("moved", "stopped")]
-        end = pool.submit(operator.stop) if operator_goes == "first" else None
+
+        def end_it() -> Future[float]:
+            end = pool.submit(operator.stop)
+            kubectl.eventually("it is told", lambda: operator.said("told to end, claiming nothing more"))
+            return end
+
+        end = end_it() if operator_goes == "first" else None
         for pod in pods:
             evict(kubectl, pod)
-        end = end or pool.submit(operator.stop)
-        kubectl.eventually("it is told", lambda: operator.said("told to end, claiming nothing more"))
+        end = end or end_it()
         kubectl.edit("held", suspend=False)
         end.result()
         assert kubectl.status("held")["attempt"] == 0, "it has claimed nothing more"

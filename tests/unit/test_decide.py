@@ -24,7 +24,6 @@ from taskyard.core.model import (
     Hindrance,
     Log,
     Pod,
-    Refusal,
     Run,
     Snapshot,
     Status,
@@ -32,6 +31,7 @@ from taskyard.core.model import (
     Unregistered,
     Wait,
 )
+from taskyard.core.refusals import Refusal
 from taskyard.core.text import cut
 from taskyard.core.words import (
     RUNS_KEPT,
@@ -447,6 +447,17 @@ def test_action(situation: Snapshot, action: object) -> None:
             id="a Job that makes no pod is told of",
         ),
         pytest.param(
+            snapshot(
+                task(CLAIM, claimed_at=NOW - seconds(5)),
+                job=job(suspend=True),
+                looked_at=NOW,
+                live=live(job(suspend=True)),
+            ),
+            CLAIM,
+            "JobSuspended",
+            id="a Job that somebody has suspended is told of",
+        ),
+        pytest.param(
             snapshot(task(CLAIM, claimed_at=NOW - seconds(5)), job=job(), looked_at=NOW, live=OVER_QUOTA),
             CLAIM,
             "QuotaExceeded",
@@ -518,7 +529,7 @@ def test_written_state(situation: Snapshot, state: State, reason: str | None) ->
                 pod(hindrance=BACK_OFF, scheduled_at=NOW),
                 job=job(),
             ),
-            NOW + seconds(600),
+            NOW + seconds(601),
             id="an image that cannot be pulled is told of once, by its first message",
         ),
         pytest.param(

@@ -13,6 +13,7 @@ from taskyard.cluster import QUEUES, TASKS, Kind, Unavailable
 from taskyard.core.choose import AT_ONCE, Lane, Limits, Queue
 from taskyard.core.rate import Rate
 from taskyard.line import Line
+from taskyard.loop import CONFLICTS_AT_ONCE
 from tests.unit.test_line import claimed, queue, submit, waits
 from tests.unit.world import Operator, World
 
@@ -265,6 +266,24 @@ async def test_a_claim_that_was_answered_gives_no_slot_away_while_another_may_be
     world.later(1)
     await fails(Unavailable("failed calling webhook", is_over=True))
     assert line.holders() == set()
+
+
+async def test_a_task_that_is_edited_faster_than_it_can_be_claimed_keeps_no_slot() -> None:
+    """A conflict is an answer: nothing of it is on its way."""
+    world, operator = await operator_with(maxConcurrent=1)
+    await submit(world, "a")
+    [task] = operator.cache.tasks()
+
+    def edit(verb: str, kind: Kind) -> None:
+        if (verb, kind) == ("patch_status", TASKS):
+            world.edit_task("a", labels={"edited": str(len(world.cluster.calls))})
+
+    world.cluster.before_call = edit
+    for _ in range(CONFLICTS_AT_ONCE):
+        await operator.loop.step(task.uid)
+    with pytest.raises(Unavailable):
+        await operator.loop.step(task.uid)
+    assert operator.cache.line.holders() == set()
 
 
 async def test_a_claim_that_was_taken_though_it_was_said_to_have_failed_keeps_its_slot() -> None:

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from taskyard.loop import LOOKS_AROUND_FOR
 from taskyard.settings import BadSetting, LogFormat, load
 
 
@@ -25,6 +26,11 @@ def test_an_option_wins_over_the_environment() -> None:
 def test_jobs_are_kept_for_ten_minutes_unless_told() -> None:
     assert load({}, {}).keep_jobs == timedelta(minutes=10)
     assert load({"keep_jobs_seconds": "60"}, {}).keep_jobs == timedelta(minutes=1)
+
+
+def test_an_operator_that_is_told_to_end_looks_around_for_a_second_unless_told() -> None:
+    assert load({}, {}).look_around == LOOKS_AROUND_FOR == timedelta(seconds=1)
+    assert load({"look_around_seconds": "5"}, {}).look_around == timedelta(seconds=5)
 
 
 def test_limits() -> None:

@@ -17,7 +17,8 @@ from taskyard.core.actions import (
     WriteStatus,
 )
 from taskyard.core.decide import decide
-from taskyard.core.model import Container, Exit, Hindrance, Job, Log, Pod, Refusal, Snapshot, Stop, Task
+from taskyard.core.model import Container, Exit, Hindrance, Job, Log, Pod, Snapshot, Stop, Task
+from taskyard.core.refusals import Refusal
 from taskyard.core.words import LogPolicy, PodPhase, Reason, State, StopReason
 from tests.unit.build import (
     CLAIMED,
@@ -155,14 +156,14 @@ def wants(**what: Any) -> dict[str, Any]:
         ),
         pytest.param(
             task(CLAIM, **wants(start_timeout=seconds(60))),
-            pod(hindrance=NO_IMAGE, scheduled_at=NOW - seconds(60)),
+            pod(hindrance=NO_IMAGE, scheduled_at=NOW - seconds(61)),
             "StartTimeout",
             "the container had not started within 60 s: not found",
             id="no start in time, from when there was a node",
         ),
         pytest.param(
             task(CLAIM, **wants(start_timeout=seconds(60))),
-            pod(init_containers=(started("init"),), scheduled_at=NOW - seconds(60)),
+            pod(init_containers=(started("init"),), scheduled_at=NOW - seconds(61)),
             "StartTimeout",
             "the container had not started within 60 s",
             id="an init container is not the start",

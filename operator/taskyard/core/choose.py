@@ -116,16 +116,17 @@ class Limits:
         queue = self.queues.get(key)
         return queue.rate.window if queue is not None and queue.rate is not None else timedelta()
 
-    def member(self, group: Scope, lane: Lane) -> tuple[Scope, int]:
-        """Who takes turns for this lane in a group, and its weight there."""
+    def weights(self, group: Scope, lanes: Sequence[Lane]) -> dict[Scope, int]:
+        """Who takes turns for these lanes in their group, and the weight of each there."""
         match group[0]:
             case "operator":
-                return lane.of_namespace, self.namespace_weights.get(lane.namespace, 1)
+                return {each.of_namespace: self.namespace_weights.get(each.namespace, 1) for each in lanes}
             case "namespace":
-                return lane.of_queue, 1
+                return {each.of_queue: 1 for each in lanes}
             case _:
-                queue = self.queue(lane)
-                return lane.of_share, queue.weights.get(lane.share, 1) if queue is not None else 1
+                queue = self.queue(lanes[0])
+                weights = queue.weights if queue is not None else {}
+                return {each.of_share: weights.get(each.share, 1) for each in lanes}
 
     def of(self, scope: Scope, lane: Lane) -> int | None:
         """How many slots there are of one of the scopes of this lane."""
@@ -226,7 +227,7 @@ class Race:
         for scope in lane.scopes:
             self._more[scope] += 1
         for group in (OPERATOR, lane.of_namespace, lane.of_queue):
-            scope, weight = self._limits.member(group, lane)
+            [(scope, weight)] = self._limits.weights(group, [lane]).items()
             now_at = self._went(scope, group)
             self.turns[_clock(group)] = max(now_at, self._turn_of(_clock(group)))
             self.turns[scope] = now_at + 1 / weight
@@ -324,7 +325,7 @@ class Race:
     def _excess(self, group: Scope, scope: Scope) -> float:
         """How much more than its share somebody would have with one slot more, for its weight."""
         if (shares := self._shares.get(group)) is None:
-            weights = dict(self._limits.member(group, lane) for lane in self._rivals[group])
+            weights = self._limits.weights(group, self._rivals[group])
             shares = self._shares[group] = Shares.of(weights, self.slots)
         return shares.excess(scope, self.slots(scope))
 

@@ -13,6 +13,7 @@ from typing import Final
 from taskyard.core import (
     clocks,
     definitions,
+    denied,
     dependencies,
     duplicates,
     kueue,
@@ -35,9 +36,14 @@ ORPHANED: Final = StopReason.LOST, "its Job was deleted and the pod left behind,
 
 def decide(snapshot: Snapshot, now: datetime) -> Decision:
     """The next step of one Task."""
+    return denied.in_place_of(next_step(snapshot, now), snapshot, now)
+
+
+def next_step(snapshot: Snapshot, now: datetime) -> Decision:
+    """The same, whoever may refuse it."""
     if snapshot.vanished and snapshot.live is None:
         return Decision(Look())
-    if (pod := stray(snapshot)) is not None:
+    if (pod := stray(snapshot)) is not None and not denied.is_denied(snapshot, pod.name, now):
         # Only the API server knows which attempt is current: the cache may lag behind another's claim.
         if snapshot.live is None:
             return Decision(Look())
@@ -90,8 +96,6 @@ def wait(snapshot: Snapshot, now: datetime) -> Decision:
     """Unclaimed: claim it when nothing holds it any more."""
     task = snapshot.task
     is_busy = any(pod.is_alive for pod in snapshot.pods)
-    if task.deleting:
-        return say.NOTHING
     if kueue.queues(task) and task.status.attempt > 0 and not is_busy:
         # A Job that was taken back is Kueue's to resume, at any time: it goes before anything else is decided.
         if snapshot.live is None:
@@ -106,6 +110,8 @@ def wait(snapshot: Snapshot, now: datetime) -> Decision:
         return end(snapshot, outcome.deadline_exceeded(task, verdict.NO_EVIDENCE, now))
     if clocks.has_struck(clocks.good_until(task), now):
         return end(snapshot, outcome.expired(task, verdict.NO_EVIDENCE, now))
+    if task.deleting:  # somebody else's finalizer holds it
+        return Decision(wake_at=clocks.next_of(now, (clocks.deadline(task), clocks.good_until(task))))
     lost = next((pod for pod in snapshot.pods if pod.is_alive and is_unreachable(pod, task, now)), None)
     if lost is not None:
         return abandon(snapshot, lost, now)
@@ -211,22 +217,13 @@ def finish(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
         return Decision(Look())
     job = stopping.unfinished_job(snapshot)
     if is_lost and kueue.holds(task, job):
-        ending = preempted(task, pod, ending.evidence)
+        ending = kueue.preempted(task, pod, ending.evidence)
     is_taken_back = kueue.queues(task) and isinstance(ending, verdict.NotStarted)  # `put_to_rest` comes next
     if job is None or not (job.suspend or job.is_idle) or is_taken_back:
         return resolve(snapshot, ending, now, pod)
     if isinstance(ending, verdict.Lost) and task.status.stop is None:
         return stopping.request(snapshot, (StopReason.LOST, ending.message), now)
     return Decision(DeleteJob(job))
-
-
-def preempted(task: Task, pod: Pod, evidence: verdict.Evidence) -> verdict.Ending:
-    """What is over because Kueue has suspended its Job: that costs nothing where no code of the user's ran."""
-    if evidence.has_started or task.status.recorded_run is not None:
-        return verdict.Lost(evidence, kueue.PREEMPTED)
-    if pod.disruption is not None:  # whoever ended it may not be who could tell
-        return verdict.Lost(evidence, kueue.PREEMPTED_UNSEEN)
-    return verdict.NotStarted(evidence, kueue.TAKEN_BACK, is_capacity=True)
 
 
 def outlive(snapshot: Snapshot, now: datetime) -> Decision:

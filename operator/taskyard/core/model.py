@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from taskyard.core.refusals import Denial, Refusal
 from taskyard.core.spec import Spec
 from taskyard.core.words import DefinitionKind, Flaw, PodPhase, Reason, State, StopReason
 
@@ -330,15 +331,6 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """The API server's no to the Job of an attempt."""
-
-    malformed: bool
-    message: str
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class Live:
     """What a live read showed a moment ago, less the pods: they are in the snapshot, by way of the cache.
 
@@ -394,6 +386,7 @@ class Snapshot:
     pods: tuple[Pod, ...] = ()
     job: Job | None = None
     refusal: Refusal | None = None
+    denial: Denial | None = None
     looked_at: datetime | None = None
     vanished: bool = False
     live: Live | None = None
