@@ -5,28 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from tests.faults.operator import Place
-from tests.faults.witness import Witness, witness
+from tests.faults.reading import main_of, pod_of, spent
+from tests.faults.witness import Witness
 from tests.kube import JSON, UNTIL_TOLD, History, Kubectl, evict, of_run, task
 
 ONCE = f'[ "$TASKYARD_RUN" -gt 0 ] && exit 0; {UNTIL_TOLD}'
 """A script that works until it is told to end, and is done at once when it runs again."""
 
-SPENT = ("lossCount", "retryCount", "startFailures")
-
 pytestmark = pytest.mark.usefixtures("calm")  # nobody takes the cluster away, from the first line on
-
-
-@pytest.fixture
-def seen(kubectl: Kubectl, tmp_path: Path) -> Iterator[Witness]:
-    """Every pod of the test; and when it is over, no task had two of them at work at any moment."""
-    with witness(kubectl, tmp_path) as watched:
-        yield watched
-        watched.check_one_at_a_time()
 
 
 @pytest.fixture
@@ -55,20 +45,6 @@ def urgent(admin: Kubectl, kubectl: Kubectl) -> Iterator[str]:
 
 def node_names(kubectl: Kubectl) -> list[str]:
     return [each["metadata"]["name"] for each in kubectl.get("nodes")["items"]]
-
-
-def pod_of(manifest: JSON) -> JSON:
-    spec: JSON = manifest["spec"]["template"]["spec"]
-    return spec
-
-
-def main_of(manifest: JSON) -> JSON:
-    container: JSON = pod_of(manifest)["containers"][0]
-    return container
-
-
-def spent(status: JSON) -> tuple[int, ...]:
-    return tuple(status[each] for each in SPENT)
 
 
 def test_an_eviction_is_nobodys_fault_and_costs_nothing(

@@ -10,6 +10,7 @@ import pytest
 from tests.faults.operator import Place
 from tests.faults.reading import spent
 from tests.faults.witness import Witness
+from tests.history.slim import BY_HAND
 from tests.kube import JSON, UNTIL_TOLD, History, Kubectl, of_run, task
 
 BY_FORCE = ("--grace-period=0", "--force", "--wait=false")
@@ -48,11 +49,18 @@ def delete_the_pod_by_force(kubectl: Kubectl, run: JSON) -> None:
 
 
 def delete_the_job(kubectl: Kubectl, run: JSON) -> None:
+    mark_as_deleted_by_hand(kubectl, run)
     kubectl("delete", "job", run["job"], "--wait=false")
 
 
 def orphan_the_pod(kubectl: Kubectl, run: JSON) -> None:
+    mark_as_deleted_by_hand(kubectl, run)
     kubectl("delete", "job", run["job"], "--cascade=orphan", "--wait=false")
+
+
+def mark_as_deleted_by_hand(kubectl: Kubectl, run: JSON) -> None:
+    """For whoever reads the recording: it was not the operator."""
+    kubectl("annotate", "job", run["job"], f"{BY_HAND}=true")
 
 
 def delete_the_pod_uncounted(kubectl: Kubectl, run: JSON) -> None:
@@ -177,7 +185,7 @@ def test_what_happened_while_nobody_watched_is_found_out_afterwards(
     with place.running(identity="first") as first:
         runs = {name: running(kubectl, name) for name in ("alive", "vanished", "orphaned", "done")}
         first.kill()
-        kubectl("delete", "job", runs["vanished"]["job"], "--wait=false")
+        delete_the_job(kubectl, runs["vanished"])
         orphan_the_pod(kubectl, runs["orphaned"])
         kubectl("wait", "--for=condition=Complete", f"job/{runs['done']['job']}", "--timeout=60s")
         kubectl("delete", "pod", runs["done"]["pod"], "--wait=false")

@@ -120,7 +120,7 @@ def test_an_operator_may_delete_the_job_of_a_run_that_is_over_or_to_end(
 
 
 async def test_an_end_in_order_leaves_no_claim_without_its_job() -> None:
-    """Unless it tried: whether that was in vain, others find out."""
+    """Unless it was refused one, which is known."""
     ground = Ground(0)
     witness = Witness(ground)
     life = Life(ground, witness, "op", None, timedelta(minutes=10))
@@ -133,6 +133,6 @@ async def test_an_end_in_order_leaves_no_claim_without_its_job() -> None:
     life._line.claims[uid_of(task)] = 1
     with pytest.raises(Violation, match="ended in order, and alpha is claimed without a Job"):
         life._leaves_no_claim_alone()
-    life._line.tried.add(manifest.job_name(parse.task(ground.tasks()[0])))
+    life._line.refused.add(manifest.job_name(parse.task(ground.tasks()[0])))
     life._leaves_no_claim_alone()
     life.end("ends")

@@ -66,6 +66,7 @@ class Life:
     ) -> None:
         self.name = name
         self._ground = ground
+        self._witness = witness
         self._line = line = Line(ground, witness, name)
         cluster: Cluster = line
         self.cache = Cache()
@@ -197,13 +198,20 @@ class Life:
             self._leaves_no_claim_alone()
 
     def _leaves_no_claim_alone(self) -> None:
-        """What it claimed has its Job, or was asked for in vain: nobody else would know that nothing has begun."""
+        """What it claimed has had its Job, or was refused one: nobody else would know that nothing has begun."""
         for task in map(parse.task, self._ground.tasks()):
             snapshot, status = self.snapshot(task.uid), task.status
             is_own = self._line.claims.get(task.uid) == status.attempt and status.state is State.CLAIMED
             is_known = snapshot is not None and snapshot.task.resource_version == task.resource_version
-            has_failed = self.is_waiting_to_try_again(task.uid) or manifest.job_name(task) in self._line.tried
-            if is_own and is_known and not has_failed and status.stop is None and not task.deleting:
+            has_job = manifest.job_name(task) in self._witness.made
+            is_refused = manifest.job_name(task) in self._line.refused
+            if (
+                is_own
+                and is_known
+                and not (has_job or is_refused)
+                and status.stop is None
+                and not task.deleting
+            ):
                 raise Violation(f"{self.name} ended in order, and {task.name} is claimed without a Job")
 
     # How it moves.

@@ -8,6 +8,7 @@ from taskyard.cluster import (
     JOBS,
     PODS,
     TASKS,
+    AlreadyExists,
     ClusterError,
     Conflict,
     Json,
@@ -57,8 +58,8 @@ class Line:
         """Every Task as this operator was last told it, in answer to a call."""
         self.began: dict[str, Any] = {}
         """When it began to think about a Task."""
-        self.tried: set[str] = set()
-        """The names of the Jobs that it asked for, whatever came of it."""
+        self.refused: set[str] = set()
+        """The names of the Jobs that it asked for, and was refused."""
         self.claims: dict[str, int] = {}
         """The attempts that it claimed, and knows it, by the uid of the Task."""
         self.may_claim: Callable[[str], bool] = lambda uid: True
@@ -85,7 +86,6 @@ class Line:
         owner: str = obj["metadata"]["ownerReferences"][0]["uid"] if kind == JOBS else ""
         name: str = obj["metadata"]["name"]
         if kind == JOBS:
-            self.tried.add(name)
             self._witness.job_is_created(dict(obj), self.answers.get(owner), self.began[owner])
 
         async def make() -> Object:
@@ -96,7 +96,11 @@ class Line:
                 self._witness.job_was_created(self._name, made)
             return made
 
-        return await self._call("create", kind, name, make)
+        try:
+            return await self._call("create", kind, name, make)
+        except (Rejected, AlreadyExists):
+            self.refused.add(name)
+            raise
 
     async def replace(self, kind: Kind, namespace: str, name: str, obj: Json) -> Object:
         raise AssertionError("the loop replaces nothing")

@@ -48,7 +48,7 @@ class Witness:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._known: dict[str, Known] = {}
-        self._made: set[str] = set()
+        self.made: set[str] = set()
         """The names of all Jobs that ever were; each is of one attempt of one task."""
         self.edges: Counter[tuple[State, State]] = Counter()
         ground.cluster.watch(self._see)
@@ -128,10 +128,10 @@ class Witness:
         is_claimed = status is not None and status.state is State.CLAIMED and status.attempt == attempt
         if status is None or status.attempt > attempt:
             self._excuse("Job created too late", uid_of(job))
-        if name_of(job) in self._made and is_claimed and not is_placeholder(job):
+        if name_of(job) in self.made and is_claimed and not is_placeholder(job):
             _check(name_of(job) in self._ground.removed_jobs, f"the Job {name_of(job)} was made twice")
             self._excuse("Job created again", uid_of(job), uid)
-        self._made.add(name_of(job))
+        self.made.add(name_of(job))
 
     def _excuse(self, why: str, *uids: str) -> None:
         self._ground.happened[why] += 1
