@@ -394,9 +394,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "what Kueue takes back before its start is lost",
-        "decide",
-        "if evidence.has_started or task.status.recorded_run is not None:\n        return verdict.Lost(evidence, kueue",
-        "if True:\n        return verdict.Lost(evidence, kueue",
+        "kueue",
+        "if evidence.has_started or task.status.recorded_run is not None:",
+        "if True:",
         KUEUE,
     ),
     Mutant(
