@@ -91,9 +91,6 @@ def written(decision: Decision) -> Status:
     ("situation", "action"),
     [
         pytest.param(
-            snapshot(task(PENDING, deleting=True)), None, id="a task being deleted is never claimed"
-        ),
-        pytest.param(
             snapshot(task(PENDING, attempt=1)),
             Look(),
             id="a task that was claimed before is not claimed again without a live look",
@@ -337,6 +334,12 @@ def test_action(situation: Snapshot, action: object) -> None:
         ),
         pytest.param(
             snapshot(task(PENDING), holds=(NO_QUEUE,)), PENDING, "QueueNotFound", id="held by its queue"
+        ),
+        pytest.param(
+            snapshot(task(PENDING, deleting=True)),
+            State.UNSCHEDULED,
+            "BeingDeleted",
+            id="a task being deleted is never claimed",
         ),
         pytest.param(
             snapshot(task(PENDING, wants={"suspend": True})),

@@ -11,7 +11,7 @@ import pytest
 from taskyard.cluster import JOBS, PODS, TASKS, Kind, Rejected
 from taskyard.core.refusals import Denial
 from tests.unit.build import NOW
-from tests.unit.world import NAMESPACE, Operator, World
+from tests.unit.world import Operator, World
 
 NO = 'admission webhook "guard" denied the request: no pod may be changed'
 
@@ -177,4 +177,4 @@ async def test_a_task_that_is_being_deleted_is_claimed_no_more() -> None:
     world.edit_spec("hello", suspend=False)
     await operator.settle()
     assert world.jobs() == []
-    assert world.cluster.all(TASKS)[0]["metadata"]["namespace"] == NAMESPACE
+    assert (world.status()["state"], world.status()["reason"]) == ("Unscheduled", "BeingDeleted")

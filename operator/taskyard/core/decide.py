@@ -110,8 +110,6 @@ def wait(snapshot: Snapshot, now: datetime) -> Decision:
         return end(snapshot, outcome.deadline_exceeded(task, verdict.NO_EVIDENCE, now))
     if clocks.has_struck(clocks.good_until(task), now):
         return end(snapshot, outcome.expired(task, verdict.NO_EVIDENCE, now))
-    if task.deleting:  # somebody else's finalizer holds it
-        return Decision(wake_at=clocks.next_of(now, (clocks.deadline(task), clocks.good_until(task))))
     lost = next((pod for pod in snapshot.pods if pod.is_alive and is_unreachable(pod, task, now)), None)
     if lost is not None:
         return abandon(snapshot, lost, now)

@@ -19,6 +19,7 @@ TAKEN: Final = re.compile(r"\d+ (?=of \d+ at work$)")
 WAITS_FOR_A_RETRY: Final = frozenset({Reason.RETRY_DELAY, Reason.GIVEN_BACK})
 
 STATE_OF: Final = {
+    Reason.BEING_DELETED: State.UNSCHEDULED,
     Reason.SUSPENDED: State.UNSCHEDULED,
     Reason.DEPENDENCY_FAILED: State.UNSCHEDULED,
     Reason.DEPENDENCY_PENDING: State.UNSCHEDULED,
@@ -37,6 +38,10 @@ def holds(snapshot: Snapshot, now: datetime) -> tuple[Wait, ...]:
 def _holds(snapshot: Snapshot, now: datetime) -> Iterator[Wait]:
     task, spec = snapshot.task, snapshot.task.spec
     not_before = clocks.not_before(task)
+    if task.deleting:
+        yield Wait(
+            Reason.BEING_DELETED, "it is being deleted, and a finalizer keeps it; it is not started any more"
+        )
     if spec.suspend:
         yield Wait(Reason.SUSPENDED, "`suspend` is set")
     yield from dependencies.holds(snapshot)
@@ -55,7 +60,7 @@ def is_ready(snapshot: Snapshot, now: datetime) -> bool:
     """Whether it would be claimed now, if it were its turn."""
     task = snapshot.task
     state = task.status.state
-    if state.is_terminal or state in ACTIVE_STATES or task.deleting or task.spec.cancel:
+    if state.is_terminal or state in ACTIVE_STATES or task.spec.cancel:
         return False
     if any(clocks.has_struck(each, now) for each in (clocks.deadline(task), clocks.good_until(task))):
         return False
