@@ -63,6 +63,10 @@ class Dirty:
         self._taken.add(uid)
         return uid
 
+    def take_again(self, uid: str) -> bool:
+        """Whether it was marked since it was taken. Whoever has it in hand goes on with it, and owes one `done`."""
+        return self._marked.pop(uid, None) is not None
+
     def done(self, uid: str) -> None:
         self._taken.discard(uid)
         if uid in self._marked:

@@ -128,6 +128,10 @@ class Loop:
                 if self._is_closing and not self._writes.is_to_launch(uid):
                     continue
                 await self.step(uid)
+                if self._writes.is_to_launch(uid) and self._cache.dirty.take_again(uid):
+                    await self.step(
+                        uid
+                    )  # not after all the others: a claim without a Job is what a crash can cost
                 self._failures.pop(uid, None)
             except Unavailable as exc:
                 self._try_again(uid, str(exc), exc.after)

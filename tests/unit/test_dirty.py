@@ -85,3 +85,14 @@ async def test_whoever_moved_up_is_not_handed_out_twice_at_once() -> None:
     assert not nobody.done()
     dirty.done("ns/a")
     assert await nobody == "ns/a"
+
+
+async def test_whoever_has_it_in_hand_may_go_on_with_it() -> None:
+    dirty = of_namespaces()
+    dirty.mark("ns/a")
+    assert await dirty.take() == "ns/a"
+    assert not dirty.take_again("ns/a"), "nothing has happened to it"
+    dirty.mark("ns/a")
+    assert dirty.take_again("ns/a")
+    dirty.done("ns/a")
+    assert dirty.is_idle
