@@ -38,7 +38,7 @@ down-kwok: $(READY) ## stop that one
 unit: $(READY) ## the tests that need no cluster, in seconds
 	@$(RUN) -m tests unit
 simulate: $(READY) ## thousands more random histories, on all cores; SECONDS=300, SEED=the first of them
-	@$(RUN) -m tests.simulate --seconds $(or $(SIMULATED_SECONDS),300) $(if $(SEED),--first $(SEED))
+	@$(RUN) -m tests.simulate --seconds $(if $(filter command line,$(origin SECONDS)),$(SECONDS),300) $(if $(SEED),--first $(SEED))
 bench-decisions: $(READY) ## what one event costs with many tasks or tenants waiting, against a cluster in memory
 	@$(RUN) -m bench.decisions
 bench: $(READY) ## how fast it is beside raw Jobs, and what it costs: half an hour; QUICK=1: three minutes

@@ -332,10 +332,16 @@ def nowhere(manifest: JSON) -> JSON:
 
 
 def evict(kubectl: Kubectl, pod: str) -> None:
-    """As `kubectl drain` does."""
+    """As `kubectl drain` does, where nothing speaks against it."""
+    answer = ask_to_evict(kubectl, pod)
+    assert answer.code == 0, answer.error
+
+
+def ask_to_evict(kubectl: Kubectl, pod: str) -> Answer:
+    """One request to the Eviction API."""
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}/eviction"
-    kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+    return kubectl.ask("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
 
 
 def report(text: str) -> str:

@@ -5,8 +5,6 @@ the same doors (`see_…`), which ignore what is not newer; a write therefore ne
 here decides, and nothing here does I/O.
 """
 
-import asyncio
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,55 +12,15 @@ from typing import Final
 
 from taskyard.core import definitions, duplicates, manifest, parse, parse_spec
 from taskyard.core.choose import Key, Lane, Limits, Queue, lane_of
-from taskyard.core.model import Job, Live, Pod, Refusal, Rival, Snapshot, Task
+from taskyard.core.model import Job, Live, Pod, Rival, Snapshot, Task
+from taskyard.core.refusals import Denial, Refusal
 from taskyard.core.words import ACTIVE_STATES, State
+from taskyard.dirty import Dirty
 from taskyard.line import Line
 from taskyard.registry import Definition, Registry, found, read_definition
 from taskyard.relations import Relations
 from taskyard.rivals import Rivals
 from taskyard.tally import Tally
-
-
-class Dirty:
-    """Keys to think about. A key is handed to one worker at a time, and again if it was marked meanwhile."""
-
-    def __init__(self) -> None:
-        self._queue: deque[str] = deque()
-        self._marked: set[str] = set()
-        self._taken: set[str] = set()
-        self._arrived = asyncio.Event()
-
-    def mark(self, uid: str) -> None:
-        if uid in self._marked:
-            return
-        self._marked.add(uid)
-        if uid not in self._taken:
-            self._push(uid)
-
-    async def take(self) -> str:
-        """The key that waits longest; whoever takes it owes a `done`."""
-        while not self._queue:
-            self._arrived.clear()
-            await self._arrived.wait()
-        uid = self._queue.popleft()
-        self._marked.discard(uid)
-        self._taken.add(uid)
-        return uid
-
-    def done(self, uid: str) -> None:
-        self._taken.discard(uid)
-        if uid in self._marked:
-            self._push(uid)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nobody has anything to think about."""
-        return not (self._marked or self._taken)
-
-    def _push(self, uid: str) -> None:
-        self._queue.append(uid)
-        self._arrived.set()
-
 
 LATE_PODS: Final = timedelta(seconds=5)
 """What the garbage collector takes, with time to spare, to delete the Job of a Task that is gone."""
@@ -92,6 +50,7 @@ class _Entry:
     pods: tuple[Pod, ...] = ()
     job: Job | None = None
     refusal: Refusal | None = None
+    denial: Denial | None = None
     looked_at: datetime | None = None
     vanished: bool = False
     launches_until: datetime | None = None
@@ -110,11 +69,11 @@ class Cache:
     """Every Task that was seen, with the pods, the Job and the answers that belong to it."""
 
     def __init__(self) -> None:
-        self.dirty = Dirty()
         self._entries: dict[str, _Entry] = {}
+        self.dirty = Dirty(self._namespace_of)
         self._relations = Relations(self.task, self.dirty.mark)
         self._rivals = Rivals(self.dirty.mark)
-        self.line = Line(self.dirty.mark)
+        self.line = Line(self.dirty.mark, self.dirty.mark_at_leisure)
         self.tally = Tally()
         self.definitions = Registry(read_definition, self._definition_changed)
         self.new_queues: set[tuple[str, str]] = set()
@@ -142,6 +101,7 @@ class Cache:
         others = self._relations.dependencies_of(task)
         known = rivals if rivals is not None else self._rivals.of(task)
         if known:
+            known = tuple(each for each in known if not self._relations.awaits(each.uid, task))
             task = replace(task, replaced_by=duplicates.replaced_by(task, known))
         return Snapshot(
             task=definitions.applied(task, definition),
@@ -161,6 +121,7 @@ class Cache:
             pods=entry.own_pods(),
             job=entry.job,
             refusal=entry.refusal,
+            denial=entry.denial,
             looked_at=entry.looked_at,
             vanished=entry.vanished,
             live=live,
@@ -176,12 +137,12 @@ class Cache:
     def pods(self) -> Iterator[Pod]:
         return (pod for entry in self._entries.values() for pod in entry.pods if not pod.gone)
 
-    def at_work(self) -> Iterator[tuple[Pod, ...]]:
-        """For each Task that is claimed or runs, what is known of its pods."""
+    def pods_of_active(self) -> Iterator[tuple[Pod, ...]]:
+        """For each Task that is claimed or runs, what is known of the pods that are its own."""
         for uid in self.line.holders():
             entry = self._entries.get(uid)
             if entry is not None and entry.task is not None and entry.task.status.state in ACTIVE_STATES:
-                yield entry.pods
+                yield entry.own_pods()
 
     def pods_of(self, uid: str) -> tuple[Pod, ...]:
         entry = self._entries.get(uid)
@@ -230,11 +191,11 @@ class Cache:
             has_slot = self.line.lane_of(task.uid) is not None
             if [task.namespace, task.spec.queue] == name and (has_slot or not task.status.state.is_terminal):
                 self._count(task.uid)
-                self.dirty.mark(task.uid)
+                self.dirty.mark_at_leisure(task.uid)
 
     def _definition_changed(self, key: Key, before: Definition | None, now: Definition | None) -> None:
         if (before and before.versions) != (now and now.versions):
-            self._relations.tell(key)
+            self._relations.tell(key, self.dirty.mark_at_leisure)
         if (before and before.max_concurrent) != (now and now.max_concurrent):
             types = {
                 key: each.max_concurrent
@@ -332,6 +293,12 @@ class Cache:
             entry.job, entry.refusal = job, None
             self.dirty.mark(uid)
 
+    def _namespace_of(self, uid: str) -> str:
+        entry = self._entries.get(uid)
+        if entry is None:
+            return ""
+        return entry.task.namespace if entry.task is not None else next((e.namespace for e in entry.pods), "")
+
     def task(self, uid: str) -> Task | None:
         entry = self._entries.get(uid)
         return entry.task if entry is not None else None
@@ -346,6 +313,12 @@ class Cache:
         """The API server refused the Job of a Task's current attempt."""
         if uid in self._entries:
             self._entries[uid].refusal = refusal
+            self.dirty.mark(uid)
+
+    def see_denial(self, uid: str, what: str, message: str, at: datetime) -> None:
+        """The API server refused to let something of a Task be ended."""
+        if (entry := self._entries.get(uid)) is not None:
+            entry.denial = Denial.of(what, message, at, entry.denial)
             self.dirty.mark(uid)
 
     def found_task(self, uid: str) -> None:

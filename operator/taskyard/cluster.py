@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
@@ -21,8 +22,8 @@ from taskyard.core.words import DefinitionKind
 Json = Mapping[str, Any]
 
 PAGE_SIZE: Final = 500
-JSON: Final = "application/json"
-METADATA: Final = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+MEDIA_JSON: Final = "application/json"
+METADATA: Final = f"{MEDIA_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 TOO_LARGE: Final = "request is too large"
 """What etcd says of an object of more than 1.5 MiB, in a 500."""
 NO_WEBHOOK: Final = "failed calling webhook"
@@ -34,6 +35,8 @@ LONGEST_LOG_LINE: Final = 16 * 1024
 """As container runtimes write them; a longer one is several."""
 REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=15, connect=5)
 LIST_TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=5)
+LONGEST_REQUEST: Final = timedelta(seconds=60)
+"""How long the API server works at a request at the most, also when nobody waits for the answer any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +193,7 @@ class ApiServer:
         while True:
             path = f"{kind.path(namespace)}?{urlencode(query)}"
             found = await self._call(
-                "GET", path, limit=LIST_TIMEOUT, accept=METADATA if only_metadata else JSON
+                "GET", path, limit=LIST_TIMEOUT, accept=METADATA if only_metadata else MEDIA_JSON
             )
             metadata = found["metadata"]
             yield Page(found["items"], int(metadata["resourceVersion"]))
@@ -254,7 +257,7 @@ class ApiServer:
     async def _log_lines(self, namespace: str, pod: str, container: str, lines: int) -> bytes:
         query = {"container": container, "tailLines": str(lines), "limitBytes": str(LOG_BYTES)}
         path = f"{PODS.path(namespace, pod)}/log?{urlencode(query)}"
-        status, content, headers = await self._send("GET", path, None, "application/json", REQUEST_TIMEOUT)
+        status, content, headers = await self._send("GET", path, None, MEDIA_JSON, REQUEST_TIMEOUT)
         if status != 200:
             raise error(status, _json(content) or {}, headers)
         return content
@@ -264,9 +267,9 @@ class ApiServer:
         method: str,
         path: str,
         body: Json | Sequence[Json] | None = None,
-        content_type: str = "application/json",
+        content_type: str = MEDIA_JSON,
         limit: aiohttp.ClientTimeout = REQUEST_TIMEOUT,
-        accept: str = JSON,
+        accept: str = MEDIA_JSON,
     ) -> dict[str, Any]:
         status, content, headers = await self._send(method, path, body, content_type, limit, accept)
         answer = _json(content)
@@ -281,7 +284,7 @@ class ApiServer:
         body: Json | Sequence[Json] | None,
         content_type: str,
         limit: aiohttp.ClientTimeout,
-        accept: str = JSON,
+        accept: str = MEDIA_JSON,
     ) -> tuple[int, bytes, Mapping[str, str]]:
         configuration = self._client.configuration
         headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": "taskyard"}

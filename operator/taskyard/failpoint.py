@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Final, Never
 
 from taskyard.cluster import BUDGETS, EVENTS, JOBS, LEASES, PODS, QUEUES, TASKS, Cluster, Json, Kind, Page
+from taskyard.core import manifest
 from taskyard.core.words import TERMINAL_STATES, State
 
 
@@ -28,6 +29,7 @@ class Write(StrEnum):
     PLACEHOLDER = "placeholder"
     SUSPEND_JOB = "suspend-job"
     DELETE_JOB = "delete-job"
+    """In `sweep.py`, too, of tasks that have been resolved for a minute at least."""
     SHIELD = "shield"
     UNSHIELD = "unshield"
     END_POD = "end-pod"
@@ -131,7 +133,11 @@ class Doomed:
 
 def of_object(verb: str, kind: Kind, body: Json) -> Write:
     """What a write of a whole object, or of a part of one, is for."""
-    if kind == JOBS and verb == "create" and body["spec"].get("suspend"):
+    if (
+        kind == JOBS
+        and verb == "create"
+        and manifest.ANNOTATION_PLACEHOLDER in body["metadata"].get("annotations", {})
+    ):
         return Write.PLACEHOLDER
     if kind == PODS and verb == "patch" and "metadata" in body:
         return Write.UNSHIELD

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Final
 
 from taskyard.core import clocks
@@ -42,10 +43,13 @@ NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class Line:
-    """All lanes, and all slots. `call`: it may be its turn, so it is to think again."""
+    """All lanes, and all slots. `call`: it may be its turn, so it is to think again; `remind`: it may have to say
+    something else of why it waits.
+    """
 
-    def __init__(self, call: Callable[[str], None]) -> None:
+    def __init__(self, call: Callable[[str], None], remind: Callable[[str], None]) -> None:
         self._call = call
+        self._remind = remind
         self.limits = Limits()
         self._lanes: dict[Lane, list[Place]] = {}
         """Those who wait, by rank."""
@@ -89,7 +93,7 @@ class Line:
         self._complete_since = {key: ALWAYS if key in grown else self._complete_since[key] for key in rates}
         self._touched.add(OPERATOR)
         for places in self._lanes.values():
-            self._call(places[0][1])
+            self._remind(places[0][1])
 
     # Slots.
 
@@ -350,25 +354,38 @@ class Line:
         """Have those think again who are held by other reasons than before, once these have lasted for a while.
 
         Slots come and go all the time: who waits behind a limit is not to write a word each time it is not full.
-        Whoever is first is told another time, too, when that is over which it was told; a few at a look.
+        Whoever is first is told another time, too, when that is over which it was told. A few at a look, and those of
+        a queue where many wait once in a while.
         """
-        overdue = []
+        due, overdue = [], []
         race, seen, self._seen = Race(self.used, self.limits, _in_seconds(now)), self._seen, {}
         for lane, places in self._lanes.items():
             reasons = tuple(race.closed_by(lane))
             before, looked_at = seen.get(lane, (reasons, now))
-            is_time = len(places) <= FEW or now - looked_at >= A_CROWD_AFTER
+            is_time = len(self._ranks[lane.queue_key]) <= FEW or now - looked_at >= A_CROWD_AFTER
             if reasons == before and is_time:
-                looked_at = now
-                for _, uid in places:
-                    if uid in self._told and self._told[uid][0] != reasons:
-                        self._call(uid)
+                due.append((looked_at, lane, reasons))
             if (first := places[0][1]) in self._told and self._told[first][1] <= now:
                 overdue.append(first)
             self._seen[lane] = reasons, looked_at
+        self._remind_some(due, now)
         for uid in overdue[:FEW]:
             self._overdue.add(uid)
-            self._call(uid)
+            self._remind(uid)
+
+    def _remind_some(self, due: list[tuple[datetime, Lane, tuple[Reason, ...]]], now: datetime) -> None:
+        """Those who were looked at longest ago come first, and whoever does not come now does at the next look."""
+        left = FEW
+        for _, lane, reasons in sorted(due, key=itemgetter(0)):
+            told = ((uid, self._told[uid][0]) for _, uid in self._lanes[lane] if uid in self._told)
+            stale = [uid for uid, said in told if said != reasons]
+            for uid in stale[:left]:
+                self._remind(uid)
+            if len(stale) <= left:
+                self._seen[lane] = reasons, now
+            left = max(0, left - len(stale))
+            if not left:
+                return
 
     def _position(self, lane: Lane, place: Place) -> int:
         """By rank, whosever turn it is among the tenants of the queue."""

@@ -14,6 +14,7 @@ from taskyard.cache import Cache
 from taskyard.clock import Clock
 from taskyard.cluster import (
     EVENTS,
+    LONGEST_REQUEST,
     AlreadyExists,
     Cluster,
     ClusterError,
@@ -25,7 +26,7 @@ from taskyard.cluster import (
 from taskyard.core import choose, held, waiting
 from taskyard.core.actions import Ask, Decision, Look, ReadLog, WriteStatus
 from taskyard.core.decide import decide
-from taskyard.core.model import Live, Rival, Snapshot
+from taskyard.core.model import Live, Pod, Rival, Snapshot
 from taskyard.core.words import Phase
 from taskyard.reads import Reads, fields
 from taskyard.writes import Writes
@@ -37,15 +38,12 @@ FIRST_BACKOFF: Final = 0.5
 LONGEST_BACKOFF: Final = 60.0
 CONFLICTS_AT_ONCE: Final = 3
 MOST_READS: Final = 8
-LOOKS_AROUND_FOR: Final = 1.0
+LOOKS_AROUND_FOR: Final = timedelta(seconds=1)
 """A drain takes the operator of a node and the tasks there at the same time, and not in the same moment."""
-LINGERS_FOR: Final = 15.0
+SEES_OFF_FOR: Final = timedelta(seconds=15)
 CLOSES_WITHIN: Final = 5.0
 CLOSING_POLL: Final = 0.05
 ANNOUNCEMENTS_KEPT: Final = 1000
-
-LONGEST_REQUEST: Final = timedelta(seconds=60)
-"""How long the API server works at a request at the most, also when nobody waits for the answer any more."""
 
 
 class Loop:
@@ -61,6 +59,7 @@ class Loop:
         *,
         claimer: str,
         shield_limit: timedelta | None = None,
+        look_around: timedelta = LOOKS_AROUND_FOR,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._cluster = cluster
@@ -69,13 +68,14 @@ class Loop:
         self._now = now
         self._acting_since = now().replace(microsecond=0)  # as the claims' times: without fractions
         self._shield_limit = shield_limit
+        self._look_around = look_around
         self._clock = Clock(cache.dirty.mark)
         self._failures: dict[str, int] = {}
         self._conflicts: dict[str, int] = {}
         self._unanswered: dict[str, datetime] = {}
         """When a request for a task that has a slot was last left without an answer: it may have been a claim."""
         self.announcements: deque[dict[str, Any]] = deque()
-        self._announced = asyncio.Event()
+        self._announced, self._announcing = asyncio.Event(), asyncio.Lock()
         self._is_retiring = self._is_closing = False
         self._reads = Reads(cluster, cache, now)
         self._writes = Writes(cluster, cache, self._reads, now, self._announce)
@@ -95,25 +95,31 @@ class Loop:
         They take along how they ended: whoever comes next would find nothing left of them, and call them lost.
         """
         self._is_retiring = True
-        if not any(self._cache.at_work()):
+        logger.info("told to end, claiming nothing more")
+        if not any(self._cache.pods_of_active()):
             return
-        await asyncio.sleep(LOOKS_AROUND_FOR)
+        await asyncio.sleep(self._look_around.total_seconds())
         with suppress(TimeoutError):
-            async with asyncio.timeout(LINGERS_FOR):
+            async with asyncio.timeout(SEES_OFF_FOR.total_seconds()):
                 while self._is_any_run_going():  # noqa: ASYNC110 - pods come and go until then
                     await asyncio.sleep(CLOSING_POLL)
 
     def _is_any_run_going(self) -> bool:
-        """Whether somebody has put an end to the pod of a run that has no verdict yet."""
-        return any(pod.deleting or pod.disruption for pods in self._cache.at_work() for pod in pods)
+        """Whether somebody has put an end to the pod of a run that has no verdict yet, which is near."""
+        now = self._now()
+        return any(_is_going(pod, now) for pods in self._cache.pods_of_active() for pod in pods)
 
     async def close(self) -> None:
-        """Finish what is in hand: steps that have begun, and claims that have no Job yet. Begin nothing else."""
+        """Finish what is in hand: steps that have begun, claims without a Job, announcements. Begin nothing else."""
         self._is_closing = True
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSES_WITHIN):
-                while not self._cache.dirty.is_idle:  # noqa: ASYNC110 - keys come and go until then
+                while self._is_at_it():  # noqa: ASYNC110 - keys come and go until then
                     await asyncio.sleep(CLOSING_POLL)
+                await self.make_announcements()
+
+    def _is_at_it(self) -> bool:
+        return not (self._cache.dirty.is_idle and self._writes.has_launched_all)
 
     async def _work(self) -> Never:
         while True:
@@ -122,6 +128,10 @@ class Loop:
                 if self._is_closing and not self._writes.is_to_launch(uid):
                     continue
                 await self.step(uid)
+                if self._writes.is_to_launch(uid) and self._cache.dirty.take_again(uid):
+                    await self.step(
+                        uid
+                    )  # not after all the others: a claim without a Job is what a crash can cost
                 self._failures.pop(uid, None)
             except Unavailable as exc:
                 self._try_again(uid, str(exc), exc.after)
@@ -183,7 +193,7 @@ class Loop:
             await self._reads.task(snapshot.task)
             self._conflicts[uid] = self._conflicts.get(uid, 0) + 1
             if self._conflicts[uid] > CONFLICTS_AT_ONCE:
-                raise Unavailable("the task changes faster than it can be read") from None
+                raise Unavailable("the task changes faster than it can be read", is_over=True) from None
             self._cache.dirty.mark(uid)
         else:
             self._conflicts.pop(uid, None)
@@ -285,15 +295,29 @@ class Loop:
 
     async def make_announcements(self) -> None:
         """Post what has gathered. Names are fixed: what was posted before is not posted twice."""
-        while self.announcements:
-            event = self.announcements.popleft()
-            try:
-                await self._cluster.create(EVENTS, event["metadata"]["namespace"], event)
-            except AlreadyExists:
-                pass
-            except ClusterError as exc:
-                told = {"announcement": event["metadata"]["name"], "why": str(exc)}
-                logger.warning("could not post an event", extra=told)
+        async with self._announcing:
+            while self.announcements:
+                await self._post(self.announcements.popleft())
+
+    async def _post(self, event: dict[str, Any]) -> None:
+        try:
+            await self._cluster.create(EVENTS, event["metadata"]["namespace"], event)
+        except AlreadyExists:
+            pass
+        except ClusterError as exc:
+            told = {"announcement": event["metadata"]["name"], "why": str(exc)}
+            logger.warning("could not post an event", extra=told)
+
+
+def _is_going(pod: Pod, now: datetime) -> bool:
+    """Whether it is worth the time to wait for its end: it has ended, was told to a moment ago, or must in a moment.
+
+    One that is on its way out for longer has a long grace period, or a node that is silent.
+    """
+    if not (pod.deleting or pod.disruption):
+        return False
+    moments = [each for each in (pod.disturbed_at, pod.deleted_at) if each is not None]
+    return not (pod.is_alive and moments) or any(abs(each - now) < SEES_OFF_FOR for each in moments)
 
 
 def _claims(decision: Decision, snapshot: Snapshot) -> bool:

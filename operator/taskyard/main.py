@@ -6,14 +6,14 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Final
 
 from aiohttp import web
 
-from taskyard import lease, logs
+from taskyard import hosting, lease, logs
 from taskyard.cache import Cache
 from taskyard.cluster import Cluster, ClusterError, NotFound, connect
 from taskyard.failpoint import Doomed
@@ -74,13 +74,16 @@ async def run(settings: Settings) -> None:
     """Lead when it is our turn, until a signal comes; raises when the process had better start anew."""
     this = asyncio.current_task()
     assert this is not None
-    # Until kopf puts its own handlers in their place. Without one, process 1 of a container ignores SIGTERM.
+    # Until `hosting` puts another in its place. Without one, process 1 of a container ignores SIGTERM.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     terms = lease.Terms(settings.lease_namespace, settings.lease_name, settings.identity)
     freshness, metrics = Freshness(grace_of(settings.relist_seconds)), Metrics()
-    async with health(settings.health_port, freshness.complaint, metrics), connect() as api_server:
-        cluster = Doomed(api_server, settings.failpoint) if settings.failpoint else api_server
-        await lease.lead(cluster, terms, lambda: operate(cluster, settings, freshness, metrics))
+    try:
+        async with health(settings.health_port, freshness.complaint, metrics), connect() as api_server:
+            cluster = Doomed(api_server, settings.failpoint) if settings.failpoint else api_server
+            await lease.lead(cluster, terms, lambda: operate(cluster, settings, freshness, metrics))
+    finally:
+        hosting.end_by_force()
 
 
 async def operate(cluster: Cluster, settings: Settings, freshness: Freshness, metrics: Metrics) -> None:
@@ -97,23 +100,37 @@ async def operate(cluster: Cluster, settings: Settings, freshness: Freshness, me
     metrics.follow(cache.tally, _now)  # not before: whoever scales by half of the counts scales down
     sweep = Sweep(cluster, cache, settings.namespaces, _now, kept_for=settings.keep_jobs)
     async with asyncio.TaskGroup() as group:
-        # Before kopf begins: at its end it takes every younger asyncio task for its own, and waits for it.
-        loop = Loop(cluster, cache, claimer=settings.identity, shield_limit=settings.continue_limit)
+        loop = Loop(
+            cluster,
+            cache,
+            claimer=settings.identity,
+            shield_limit=settings.continue_limit,
+            look_around=settings.look_around,
+        )
         others = [
             group.create_task(loop.run(), name="loop"),
             group.create_task(watch.relist(), name="relist"),
             group.create_task(Report(cluster, cache, _now).run(), name="report"),
             group.create_task(sweep.run(), name="sweep"),
         ]
-        await asyncio.sleep(0)
-        watching = group.create_task(watch.run(loop.retire), name="watch")
+        watching = group.create_task(failure_of(watch.run(loop.retire)), name="watch")
         # Not awaited itself: when the lease is lost this line ends at once, and the loop with it, while kopf takes
         # its time to stop.
         await asyncio.wait([watching])
-        if watching.exception() is None:
-            await loop.close()
+        await loop.close()  # also where the watches failed: the lease is still held
         for other in others:
             other.cancel()
+        if (failure := watching.result()) is not None:
+            raise failure
+
+
+async def failure_of(work: Awaitable[None]) -> Exception | None:
+    """Told, and not raised: a task group ends everything else at once."""
+    try:
+        await work
+    except Exception as exc:
+        return exc
+    return None
 
 
 def _now() -> datetime:

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from taskyard.core.model import Task
 from taskyard.core.words import State
-from taskyard.tally import Sort, Tally
+from taskyard.tally import Sort, Tally, type_of
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -121,5 +121,4 @@ class _Counts(Collector):
 
 
 def _sort(task: Task) -> Sort:
-    definition = task.spec.definition.name if task.spec.definition is not None else ""
-    return task.namespace, task.spec.queue, definition
+    return task.namespace, task.spec.queue, type_of(task)

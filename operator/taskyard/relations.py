@@ -6,11 +6,15 @@ to those that wait is said in `core.dependencies`.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from taskyard.core import circles, dependencies
 from taskyard.core.choose import Key
 from taskyard.core.model import Dependency, Task
 from taskyard.registry import Listeners, key_of_task, listens_to, tasks_of
+
+FAR_ENOUGH: Final = 1000
+"""Tasks, from one to those that it waits for, and so on, until a search is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +54,10 @@ class Relations:
         """The Task that has this name now."""
         return self._task_of(self._uids.get((namespace, name), ""))
 
-    def tell(self, key: Key) -> None:
-        """There is news of this object."""
+    def tell(self, key: Key, mark: Callable[[str], None]) -> None:
+        """There is news of this object, for those that name it."""
         for uid in self._listeners.of(key):
-            self._mark(uid)
+            mark(uid)
 
     def see(self, before: Task | None, task: Task) -> None:
         """A Task as it is now; those that wait for it think again when it matters to them."""
@@ -77,7 +81,7 @@ class Relations:
                 self._break_circle(namesake.uid)
             self._uids[name] = task.uid
         if before is None or dependencies.as_seen(before) != dependencies.as_seen(task):
-            self.tell(key_of_task(*name))
+            self.tell(key_of_task(*name), self._mark)
 
     def forget(self, task: Task) -> None:
         """There is no such Task any more."""
@@ -88,7 +92,7 @@ class Relations:
         if self._uids.get((task.namespace, task.name)) == task.uid:
             del self._uids[task.namespace, task.name]
             self._keep_end(task)
-            self.tell(key_of_task(task.namespace, task.name))
+            self.tell(key_of_task(task.namespace, task.name), self._mark)
 
     def dependencies_of(self, task: Task) -> tuple[Dependency, ...]:
         """What is there now of those that a Task waits for, or is to wait for again."""
@@ -100,6 +104,19 @@ class Relations:
     def is_awaited(self, task: Task) -> bool:
         """Whether somebody waits for this Task, and has not put its end on record yet."""
         return task.status.state.is_terminal and bool(self._owed(task))
+
+    def awaits(self, uid: str, task: Task) -> bool:
+        """Whether one waits for this Task in the end; what cannot be found out soon enough is not so."""
+        if not self._listeners.of(key_of_task(task.namespace, task.name)):
+            return False
+        found, look_at = {uid}, [uid]
+        while look_at and len(found) < FAR_ENOUGH:
+            others = {*self._leads_to(look_at.pop())} - found
+            if task.uid in others:
+                return True
+            found |= others
+            look_at += others
+        return False
 
     def circle_of(self, task: Task) -> tuple[str | int, ...]:
         """The circle that a Task is in, by names, if it waits for itself in the end."""

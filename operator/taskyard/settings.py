@@ -11,6 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+from taskyard.cluster import LONGEST_REQUEST
 from taskyard.failpoint import POINTS
 
 
@@ -43,6 +44,8 @@ class Settings:
     """How long a run with `onShutdown: Continue` may keep its node from being drained."""
     keep_jobs: timedelta
     """How long the Jobs of a task stay after its verdict, with their pods."""
+    look_around: timedelta
+    """How long one that is told to end waits for pods of its runs to be told, too."""
     max_concurrent: int | None
     """How many tasks may be at work at once, in all namespaces together; None: any number."""
     namespace_weights: Mapping[str, int]
@@ -82,6 +85,11 @@ _OPTIONS: Final = {
         "--keep-jobs-seconds",
         "TASKYARD_KEEP_JOBS_SECONDS",
         "how long the Jobs of a task stay after its verdict, with their pods [600]",
+    ),
+    "look_around_seconds": _Option(
+        "--look-around-seconds",
+        "TASKYARD_LOOK_AROUND_SECONDS",
+        "how long one that is told to end waits for pods of its runs to be told, too [1]",
     ),
     "max_concurrent": _Option(
         "--max-concurrent",
@@ -126,7 +134,8 @@ def load(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Setti
         ),
         log_level=_one_of("log_level", text("log_level", "info"), LEVELS),
         continue_limit=_seconds("continue_seconds", text("continue_seconds", "86400")),
-        keep_jobs=_seconds("keep_jobs_seconds", text("keep_jobs_seconds", "600")),
+        keep_jobs=_kept_for("keep_jobs_seconds", text("keep_jobs_seconds", "600")),
+        look_around=_seconds("look_around_seconds", text("look_around_seconds", "1")),
         max_concurrent=_maybe_positive("max_concurrent", text("max_concurrent", "")),
         namespace_weights=_weights("namespace_weights", text("namespace_weights", "")),
         failpoint=_point("failpoint", text("failpoint", "")),
@@ -162,6 +171,14 @@ def _seconds(setting: str, value: str) -> timedelta:
     if not (value.isascii() and value.isdigit() and len(value) < 10):
         raise _bad(setting, value, "must be a whole number of seconds, of nine digits at most")
     return timedelta(seconds=int(value))
+
+
+def _kept_for(setting: str, value: str) -> timedelta:
+    """A Job holds its name against a create of it that is still on its way."""
+    kept_for = _seconds(setting, value)
+    if kept_for < LONGEST_REQUEST:
+        raise _bad(setting, value, f"must be at least {LONGEST_REQUEST.total_seconds():.0f}")
+    return kept_for
 
 
 def _point(setting: str, value: str) -> str | None:

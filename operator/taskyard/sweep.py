@@ -1,26 +1,27 @@
 """Jobs of runs whose verdict is long written: they go, with their pods, off the hot path.
 
 Not at once: the name of a Job that is there stops a create of it that arrives late, and its pod can be looked at. What
-there is to sweep is asked for and never remembered, so that a restart forgets nothing. Jobs that nobody sweeps have a
-time to live of their own.
+there is to sweep is asked for and never remembered, so that a restart forgets nothing. Jobs that nobody sweeps go with
+their Task, and those that have finished have a time to live of their own.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final, Never
 
 from taskyard import backoff
 from taskyard.cache import Cache
-from taskyard.cluster import JOBS, Cluster, ClusterError, Conflict, NotFound
+from taskyard.cluster import JOBS, Cluster, ClusterError, Conflict, NotFound, Rejected
 from taskyard.core import manifest, parse, resting
 from taskyard.core.model import Job
 
 logger = logging.getLogger(__name__)
 
 EVERY: Final = timedelta(minutes=5)
+FIRST_AFTER: Final = timedelta(seconds=10)
+"""There is more to do at once; and an operator that is replaced every few minutes is to come to it, too."""
 PAUSE: Final = 0.02
 """Between two deletions: each has the control plane delete a pod, too, and none is urgent."""
 
@@ -47,9 +48,10 @@ class Sweep:
 
     async def run(self) -> Never:
         """Until cancelled: so often that no Job is kept for much longer than it is to be."""
-        every = min(EVERY, max(self._kept_for, timedelta(seconds=1))).total_seconds()
+        pause = FIRST_AFTER
         while True:
-            await asyncio.sleep(backoff.about(every))
+            await asyncio.sleep(backoff.about(pause.total_seconds()))
+            pause = min(EVERY, self._kept_for)
             try:
                 await self.sweep()
             except ClusterError as exc:  # the next time is soon enough
@@ -67,12 +69,22 @@ class Sweep:
                 continue
             if not resting.may_lose(task, job, self._kept_for, self._now()):
                 continue
-            with suppress(NotFound, Conflict):  # gone, or another Job of that name
-                await self._cluster.delete(JOBS, namespace, job.name, job.uid)
-                swept += 1
+            swept += await self._delete(namespace, job)
             await asyncio.sleep(self._pause)
         if swept:
             logger.info("swept", extra={"jobs": swept})
+
+    async def _delete(self, namespace: str, job: Job) -> bool:
+        """Whether it went. One that somebody protects is no reason to keep the others."""
+        try:
+            await self._cluster.delete(JOBS, namespace, job.name, job.uid)
+        except (NotFound, Conflict):  # gone, or another Job of that name
+            return False
+        except Rejected as exc:
+            told = {"namespace": namespace, "job": job.name, "why": str(exc)}
+            logger.warning("could not delete a Job", extra=told)
+            return False
+        return True
 
     async def _jobs(self) -> AsyncIterator[tuple[str, Job]]:
         """Those of any Task."""

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from taskyard.core.choose import QueueKey
 from taskyard.core.model import Task
-from taskyard.core.words import State
+from taskyard.core.words import DefinitionKind, State
 
 WINDOW_MINUTES: Final = 5
 
@@ -162,7 +162,13 @@ def _window(now: datetime) -> datetime:
     return _minute(now) - WINDOW_MINUTES * A_MINUTE
 
 
+def type_of(task: Task) -> str:
+    """What its definition is called; one for all namespaces may have the name of another one."""
+    ref = task.spec.definition
+    if ref is None:
+        return ""
+    return f"{ref.kind}/{ref.name}" if ref.kind is DefinitionKind.CLUSTER_TASK_DEFINITION else ref.name
+
+
 def _mark(task: Task | None) -> tuple[str, State] | None:
-    if task is None:
-        return None
-    return (task.spec.definition.name if task.spec.definition is not None else ""), task.status.state
+    return (type_of(task), task.status.state) if task is not None else None

@@ -1,4 +1,4 @@
-"""List and watch → cache. kopf hosts the watches; its handlers only report, and everything else is ours.
+"""List and watch → cache. kopf hosts the watches, see `hosting`; what they bring is heard here.
 
 kopf delivers no sign that its first listing is complete, and no deletion of what vanished while it was not
 watching. So everything is listed here as well: once before anybody acts, again shortly after kopf has listed
@@ -8,23 +8,14 @@ anew, now and then, and whenever a watch is silent that should not be.
 import asyncio
 import itertools
 import logging
-import os
-import random
-import signal
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, Never
+from typing import Final, Never
 
-import aiohttp
-import kopf
-
-from taskyard import backoff
-from taskyard.backoff import Pace
+from taskyard import backoff, hosting
 from taskyard.cache import Cache
 from taskyard.cluster import (
     DEFINITIONS,
-    PAGE_SIZE,
     PODS,
     QUEUES,
     TASKS,
@@ -44,11 +35,6 @@ logger = logging.getLogger(__name__)
 RELIST_EVERY: Final = 300.0
 RELIST_AFTER_KOPF: Final = 5.0
 """By then kopf's own listing, of any size that we support, has become a watch."""
-SILENCE: Final = 70.0
-"""A watch brings a bookmark a minute, if nothing else: without, its connection is given up."""
-SHORTEST_WATCH, LONGEST_WATCH = 300, 600
-ENDS_WITHIN: Final = 10.0
-"""For kopf, which once did not; see docs/decisions.md."""
 
 
 class Watch:
@@ -151,84 +137,23 @@ class Watch:
         return bool(suspects)
 
     async def run(self, farewell: Callable[[], Awaitable[None]]) -> None:
-        """Watch until SIGTERM comes, and the farewell is over. What kopf cannot recover from is raised: the process is
-        to end.
-        """
-        asked, over = asyncio.Event(), asyncio.Event()
+        """Watch until SIGTERM comes, and the farewell is over; see `hosting.host`."""
+        kinds = (TASKS, PODS, *DEFINITIONS.values(), QUEUES)
+        await hosting.host(kinds, self._namespaces, self._hear, farewell)
 
-        async def leave() -> None:
-            await asked.wait()
-            try:
-                await farewell()
-            finally:
-                over.set()
+    def _hear(self, kind: Kind, event: hosting.Event) -> None:
+        self._note(kind, event)
+        obj, is_gone, cache = event["object"], event["type"] == "DELETED", self._cache
+        if kind == TASKS:
+            _show(obj, (lambda task: cache.miss_task(parse.uid(task))) if is_gone else cache.see_task)
+        elif kind == PODS:
+            _show(obj, (lambda pod: cache.miss_pod(parse.pod(pod))) if is_gone else cache.see_pod)
+        elif kind == QUEUES:
+            _show(obj, cache.queues.miss if is_gone else cache.queues.see)
+        else:
+            _show(obj, cache.definitions.miss if is_gone else cache.definitions.see)
 
-        leaving = asyncio.create_task(leave(), name="farewell")
-        try:
-            await kopf.operator(
-                registry=self._registry(asked),
-                settings=_settings(),
-                standalone=True,
-                clusterwide=not self._namespaces,
-                namespaces=list(self._namespaces),
-                stop_flag=over,
-            )
-        finally:
-            leaving.cancel()
-
-    def _registry(self, asked: asyncio.Event) -> kopf.OperatorRegistry:
-        registry = kopf.OperatorRegistry()
-
-        @kopf.on.startup(registry=registry)
-        async def hear_sigterm(**_: Any) -> None:
-            """In place of kopf, which would stop watching at once."""
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
-
-        # For all logins: that one was refused is no reason to hurry.
-        paces = defaultdict[tuple[str, bool], Pace](Pace)
-
-        @kopf.on.login(registry=registry)
-        async def login(**kwargs: Any) -> kopf.AiohttpSession:
-            return await _log_in(paces, kwargs)
-
-        @kopf.on.cleanup(registry=registry)
-        async def end(**_: Any) -> None:
-            asyncio.get_running_loop().call_later(ENDS_WITHIN, _end_without_kopf)
-
-        @kopf.on.event(manifest.GROUP, manifest.VERSION, TASKS.plural, registry=registry)
-        async def task_event(event: kopf.RawEvent, **_: Any) -> None:
-            self._note(TASKS, event)
-            if event["type"] == "DELETED":
-                self._cache.miss_task(parse.uid(event["object"]))
-            else:
-                _show(event["object"], self._cache.see_task)
-
-        @kopf.on.event("", "v1", PODS.plural, registry=registry)
-        async def pod_event(event: kopf.RawEvent, **_: Any) -> None:
-            self._note(PODS, event)
-            if event["type"] == "DELETED":
-                _show(event["object"], lambda obj: self._cache.miss_pod(parse.pod(obj)))
-            else:
-                _show(event["object"], self._cache.see_pod)
-
-        for kind in DEFINITIONS.values():
-
-            @kopf.on.event(manifest.GROUP, manifest.VERSION, kind.plural, registry=registry, id=kind.plural)
-            async def definition_event(event: kopf.RawEvent, kind: Kind = kind, **_: Any) -> None:
-                self._note(kind, event)
-                is_gone = event["type"] == "DELETED"
-                known = self._cache.definitions
-                _show(event["object"], known.miss if is_gone else known.see)
-
-        @kopf.on.event(manifest.GROUP, manifest.VERSION, QUEUES.plural, registry=registry)
-        async def queue_event(event: kopf.RawEvent, **_: Any) -> None:
-            self._note(QUEUES, event)
-            known = self._cache.queues
-            _show(event["object"], known.miss if event["type"] == "DELETED" else known.see)
-
-        return registry
-
-    def _note(self, kind: Kind, event: kopf.RawEvent) -> None:
+    def _note(self, kind: Kind, event: hosting.Event) -> None:
         if event["type"] is None:  # that is how kopf marks what it listed
             self._kopf_listed.set()
         obj = event["object"]
@@ -270,12 +195,6 @@ class Watch:
         return found, moment
 
 
-def _end_without_kopf() -> None:
-    """Whatever is not done is in the cluster: the next one goes on."""
-    logger.error("kopf does not end: ending without it")
-    os._exit(1)
-
-
 def _watch_of(kind: Kind, namespace: str | None) -> str:
     """The name of a watch: kopf has one for each kind, and for each namespace where not all are served."""
     return f"{kind.plural} in {namespace}" if namespace is not None else kind.plural
@@ -299,94 +218,3 @@ def _is_missing(known: Task | Pod, namespace: str | None, found: set[str], momen
     """Whether a list of that moment should have shown it and did not; what is newer may well be there."""
     in_scope = namespace is None or known.namespace == namespace
     return in_scope and known.uid not in found and known.resource_version <= moment
-
-
-class _NoDiffBase(kopf.DiffBaseStorage):
-    """kopf is not to remember what an object looked like: it would compute a digest for every event."""
-
-    def build(self, **_: Any) -> kopf.BodyEssence:
-        return kopf.BodyEssence()
-
-    def fetch(self, **_: Any) -> None:
-        return None
-
-    def store(self, **_: Any) -> None:
-        pass
-
-
-class _NoProgress(kopf.ProgressStorage):
-    """kopf is not to remember how far a handler got: it would write annotations."""
-
-    def fetch(self, **_: Any) -> None:
-        return None
-
-    def store(self, **_: Any) -> None:
-        pass
-
-    def purge(self, **_: Any) -> None:
-        pass
-
-    def touch(self, **_: Any) -> None:
-        pass
-
-    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
-        return essence
-
-
-class _ForEver:
-    """kopf is to try again until it succeeds; how soon is for its session to say."""
-
-    def __iter__(self) -> Iterator[float]:
-        return itertools.repeat(0.1)
-
-
-async def _log_in(paces: Mapping[tuple[str, bool], Pace], kwargs: dict[str, Any]) -> kopf.AiohttpSession:
-    """kopf's own login, with a session that has the patience which kopf lacks.
-
-    Left to itself kopf opens a watch that was cut anew without a pause, lists everything ten times a second while
-    its watches are told `410 Gone`, and ends when that is the answer to a page of a list that took too long.
-    """
-
-    async def be_patient(
-        request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
-        is_watch = "watch" in request.url.query
-        if "continue" not in request.url.query:
-            pace = paces[request.url.path, is_watch]
-            await asyncio.sleep(pace.hold_back(_monotonic()))
-            if session.closed:  # by another request, which was refused meanwhile
-                pace.was_not_sent()
-                raise RuntimeError("Session is closed")  # as aiohttp says it: kopf logs in anew
-        response = await send(request)
-        if response.status == 410 and not is_watch:
-            response.close()
-            raise aiohttp.ClientPayloadError("the list has expired")  # kopf then begins it anew
-        return response
-
-    info = await asyncio.to_thread(kopf.login_via_client, **kwargs)  # may run a program for a token
-    if info is None:
-        raise kopf.LoginError("there is nothing to log in with")
-    connector = aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context())
-    session = aiohttp.ClientSession(
-        connector=connector, headers=info.as_http_headers(), middlewares=[be_patient]
-    )
-    return kopf.AiohttpSession(server=info.server, aiohttp_session=session)
-
-
-def _settings() -> kopf.OperatorSettings:
-    settings = kopf.OperatorSettings()
-    settings.persistence.diffbase_storage = _NoDiffBase()
-    settings.persistence.progress_storage = _NoProgress()
-    settings.posting.enabled = False
-    settings.scanning.disabled = True  # no watches of CRDs and namespaces, and no rights to them
-    settings.queueing.idle_timeout = 1.0  # of the asyncio task that kopf keeps for every object with news
-    settings.watching.chunk_size = PAGE_SIZE
-    settings.watching.connect_timeout = 10.0
-    # However a connection dies, it ends: by the server, by us if the server does not, sooner if it brings nothing.
-    settings.watching.server_timeout = random.randint(SHORTEST_WATCH, LONGEST_WATCH)  # noqa: S311
-    settings.watching.client_timeout = LONGEST_WATCH + SILENCE
-    settings.watching.inactivity_timeout = SILENCE
-    settings.networking.request_timeout = 60.0
-    settings.networking.error_backoffs = _ForEver()
-    settings.watching.label_selectors["", "v1", PODS.plural] = manifest.LABEL_UID
-    return settings

@@ -25,7 +25,8 @@ from taskyard.core.actions import (
     Unshield,
     WriteStatus,
 )
-from taskyard.core.model import Job, Pod, Refusal, Status, Task
+from taskyard.core.model import Job, Pod, Status, Task
+from taskyard.core.refusals import Refusal
 from taskyard.core.stopping import SHORTEST_LIMIT
 from taskyard.reads import Reads, fields
 
@@ -52,16 +53,22 @@ class Writes:
         self._now = now
         self._announce = announce
         self._shielded_at: dict[str, datetime] = {}
-        # From the answer to a claim until the launch right after it: saves reading the Task for its template.
+        # From the answer to a claim until its Job is made, or refused: what is in hand. Until the Task changes it also
+        # saves reading it for its template.
         self._just_claimed: dict[str, parse.Json] = {}
 
     def forget(self, uid: str) -> None:
-        """There is no such Task any more."""
+        """There is nothing to launch of it any more."""
         self._just_claimed.pop(uid, None)
 
     def is_to_launch(self, uid: str) -> bool:
         """Whether it was claimed a moment ago, and its Job is to follow."""
         return uid in self._just_claimed
+
+    @property
+    def has_launched_all(self) -> bool:
+        """Whether no Job of a claim is left to be made."""
+        return not self._just_claimed
 
     async def apply(self, task: Task, action: Action | None) -> None:
         """Do it: at most one write. The answer goes to the cache, by the same door as an event."""
@@ -76,14 +83,8 @@ class Writes:
                 await self._shield(task)
             case Unshield(pod=pod):
                 await self._unshield(task, pod)
-            case SuspendJob(job=job):
-                await self._suspend_job(task, job)
-            case DeleteJob(job=job):
-                await self._delete_job(task, job)
-            case EndPod(pod=pod):
-                await self._end_pod(task, pod)
-            case DeletePod(pod=pod, force=force):
-                await self._delete_pod(task, pod, force)
+            case SuspendJob() | DeleteJob() | EndPod() | DeletePod():
+                await self._end(task, action)
             case DeleteTask():
                 await self._delete_task(task)
             case Look() | Ask() | ReadLog():
@@ -105,7 +106,7 @@ class Writes:
         self._cache.see_task(answer)
 
     async def _create_job(self, task: Task, action: CreateJob) -> None:
-        claimed = self._just_claimed.pop(task.uid, None)
+        claimed = self._just_claimed.get(task.uid)
         if claimed is None or parse.version(claimed) != task.resource_version:
             claimed = await self._cluster.get(TASKS, task.namespace, task.name)
             self._cache.see_task(claimed)
@@ -121,8 +122,10 @@ class Writes:
         except (Rejected, manifest.Malformed) as exc:
             malformed = isinstance(exc, manifest.Malformed) or exc.malformed
             logger.warning("job refused", extra=fields(task) | {"why": str(exc)})
+            self.forget(task.uid)
             self._cache.see_refusal(task.uid, Refusal(malformed, str(exc), self._now()))
             return
+        self.forget(task.uid)
         self._cache.see_job(task.uid, answer)
         # A create carries no precondition: in so much time the Task may have gone, or gone on.
         if asyncio.get_running_loop().time() - started > SLOW_CREATE:
@@ -132,6 +135,11 @@ class Writes:
         """Whether the budget was there a moment ago. Somebody may delete it any time."""
         since = self._shielded_at.get(namespace)
         return since is not None and self._now() - since < SHIELD_TRUSTED_FOR
+
+    def _trust_shield_of(self, namespace: str) -> None:
+        """Others are forgotten when they are trusted no more: namespaces come and go."""
+        self._shielded_at = {each: at for each, at in self._shielded_at.items() if self.is_shielded(each)}
+        self._shielded_at[namespace] = self._now()
 
     async def _shield(self, task: Task) -> None:
         try:
@@ -143,15 +151,32 @@ class Writes:
             said = f"no PodDisruptionBudget for `onShutdown: Continue`: {exc}"
             self._cache.see_refusal(task.uid, Refusal(False, said, self._now()))
             return
-        self._shielded_at[task.namespace] = self._now()
+        self._trust_shield_of(task.namespace)
         self._cache.dirty.mark(task.uid)
 
     async def _unshield(self, task: Task, pod: Pod) -> None:
         logger.info("a pod may be evicted from now on", extra=fields(task) | {"pod": pod.name})
         await self._patch_pod(pod, manifest.unshielded())
 
+    async def _end(self, task: Task, action: SuspendJob | DeleteJob | EndPod | DeletePod) -> None:
+        """Something of the task's, for whatever reason. If that is refused, its user is to know."""
+        try:
+            match action:
+                case SuspendJob(job=job):
+                    await self._suspend_job(task, job)
+                case DeleteJob(job=job):
+                    await self._delete_job(task, job)
+                case EndPod(pod=pod):
+                    await self._end_pod(task, pod)
+                case DeletePod(pod=pod, force=force):
+                    await self._delete_pod(task, pod, force)
+        except Rejected as exc:
+            what = action.job if isinstance(action, SuspendJob | DeleteJob) else action.pod
+            logger.warning("an end is refused", extra=fields(task) | {"what": what.name, "why": str(exc)})
+            self._cache.see_denial(task.uid, what.name, str(exc), self._now())
+
     async def _suspend_job(self, task: Task, job: Job) -> None:
-        patch = {"spec": {"suspend": True}}
+        patch = {"spec": manifest.AT_REST}
         self._cache.see_job(
             task.uid, await self._cluster.patch(JOBS, task.namespace, job.name, job.uid, patch)
         )

@@ -45,7 +45,7 @@ def test_lint_finds_nothing() -> None:
         pytest.param("image.tagg=x", "tagg", id="a misspelt value inside another"),
         pytest.param("replicas=many", "replicas", id="a word where a number belongs"),
         pytest.param("continueSeconds=-1", "continueSeconds", id="less than no time"),
-        pytest.param("keepJobsSeconds=-1", "keepJobsSeconds", id="less than no time for Jobs"),
+        pytest.param("keepJobsSeconds=59", "keepJobsSeconds", id="a Job gone before its create is over"),
         pytest.param("maxConcurrent=0", "maxConcurrent", id="a limit that lets nothing run"),
         pytest.param("namespaceWeights.a=0", "namespaceWeights", id="a weight of nothing"),
         pytest.param("podMonitor.instal=true", "instal", id="a monitor that nobody would get"),

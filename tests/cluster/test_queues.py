@@ -206,8 +206,8 @@ def test_t13_counts_for_people_and_for_autoscalers(kubectl: Kubectl, admin: Kube
     [condition] = found["conditions"]
     assert (condition["type"], condition["status"]) == ("Active", "True")
     header, row = kubectl("get", "tq").splitlines()
-    assert header.split() == ["NAME", "PENDING", "RUNNING", "LIMIT", "PAUSED", "AGE"]
-    assert row.split()[:5] == ["busy", "1", "0", "2", "false"]
+    assert header.split() == ["NAME", "PENDING", "CLAIMED", "RUNNING", "LIMIT", "PAUSED", "AGE"]
+    assert row.split()[:6] == ["busy", "1", "2", "0", "2", "false"]
     let_go(kubectl, "a")
     kubectl.eventually("an end is counted", lambda: counts(kubectl, "busy").get("finishedLastMinutes") == 1)
     page = metrics(admin)

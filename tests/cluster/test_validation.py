@@ -810,7 +810,8 @@ def test_columns(standing: Kubectl) -> None:
                 "Absent: as long as it takes. It never changes. Default: its definition's, if that has one.",
                 "it is then held until `release`. It never changes.",
                 "Default: `AllCompleted`.",
-                "Whatever its dependencies say, it may run. It may be changed at any time. Default: `false`.",
+                "Whatever its dependencies say, it may run; a rerun too, while this is true. It may be changed at any"
+                " time. Default: `false`.",
             ],
             id="spec",
         ),

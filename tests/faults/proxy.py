@@ -1,7 +1,7 @@
 """Stands between an operator and the real API server, and does to their talk what networks and busy servers do.
 
 A test sets `fault`, which is asked about every request, and `event_fault`, which is asked about every event of a watch.
-Whatever they do not object to passes as it is. All requests are counted.
+Whatever they do not object to passes as it is. All requests are counted, also those that find no API server.
 """
 
 from __future__ import annotations
@@ -167,6 +167,12 @@ class Proxy:
     async def _serve(self, http: web.Request) -> web.StreamResponse:
         request = read(http, await http.read())
         self.requests.append(request)
+        try:
+            return await self._treat(http, request)
+        except aiohttp.ClientError:  # there is no API server
+            return _cut(http)
+
+    async def _treat(self, http: web.Request, request: Request) -> web.StreamResponse:
         match self.fault(request):
             case Answer() as answer:
                 return _status(answer)
@@ -293,7 +299,7 @@ def _error_event(fault: Fault) -> bytes:
 async def _lines(upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """Of any length. One that is cut off in the middle is none."""
     rest = b""
-    with suppress(aiohttp.ClientPayloadError):
+    with suppress(aiohttp.ClientError):
         async for chunk in upstream.content.iter_any():
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:

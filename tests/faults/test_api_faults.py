@@ -5,12 +5,14 @@ The operator talks to the real API server through a proxy that does all that to 
 
 from __future__ import annotations
 
+import http.client
 import json
 import random
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from types import TracebackType
 from typing import Any, Self
 
@@ -89,7 +91,7 @@ class Kubelet:
     ) -> None:
         self._over.set()
         self._thread.join()
-        self._operator.stop()
+        self._operator.stop(is_unwell=True)
 
     def _look_after(self) -> None:
         while not self._over.is_set():
@@ -375,6 +377,11 @@ def test_whoever_has_nothing_to_do_is_well(kubectl: Kubectl, behind: Place, prox
         assert leader.said("a watch is silent, listing anew") == []
         assert other.said("listed") == []
         other.stop()
+        with closing(http.client.HTTPConnection("127.0.0.1", ports[0], timeout=5)) as scraping:
+            scraping.request("GET", "/metrics")
+            assert scraping.getresponse().read()
+            # A second to look around, and not five more for a connection that is kept.
+            assert leader.stop() < 5
 
 
 def probe(port: int) -> tuple[int, str]:

@@ -6,39 +6,15 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.faults.operator import Place
-from tests.faults.witness import Witness, witness
+from tests.faults.reading import main_of, pod_of, spent
+from tests.faults.witness import Witness
 from tests.kube import JSON, UNTIL_TOLD, History, Kubectl, from_now, moment, of_run, task
 
-SPENT = ("lossCount", "retryCount", "startFailures")
-
 pytestmark = pytest.mark.usefixtures("calm")  # nobody takes the cluster away, from the first line on
-
-
-@pytest.fixture
-def seen(kubectl: Kubectl, tmp_path: Path) -> Iterator[Witness]:
-    """Every pod of the test; and when it is over, no task had two of them at work at any moment."""
-    with witness(kubectl, tmp_path) as watched:
-        yield watched
-        watched.check_one_at_a_time()
-
-
-def pod_of(manifest: JSON) -> JSON:
-    spec: JSON = manifest["spec"]["template"]["spec"]
-    return spec
-
-
-def main_of(manifest: JSON) -> JSON:
-    container: JSON = pod_of(manifest)["containers"][0]
-    return container
-
-
-def spent(status: JSON) -> tuple[int, ...]:
-    return tuple(status[each] for each in SPENT)
 
 
 def gated(manifest: JSON) -> JSON:

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
 from tests.faults.operator import Place
-from tests.faults.witness import Witness, witness
+from tests.faults.reading import main_of, pod_of, spent
+from tests.faults.witness import Witness
 from tests.kube import JSON, UNTIL_TOLD, History, Kubectl, evict, of_run, task
 
 ONCE = f'[ "$TASKYARD_RUN" -gt 0 ] && exit 0; {UNTIL_TOLD}'
 """A script that works until it is told to end, and is done at once when it runs again."""
 
-SPENT = ("lossCount", "retryCount", "startFailures")
-
 pytestmark = pytest.mark.usefixtures("calm")  # nobody takes the cluster away, from the first line on
-
-
-@pytest.fixture
-def seen(kubectl: Kubectl, tmp_path: Path) -> Iterator[Witness]:
-    """Every pod of the test; and when it is over, no task had two of them at work at any moment."""
-    with witness(kubectl, tmp_path) as watched:
-        yield watched
-        watched.check_one_at_a_time()
 
 
 @pytest.fixture
@@ -55,20 +45,6 @@ def urgent(admin: Kubectl, kubectl: Kubectl) -> Iterator[str]:
 
 def node_names(kubectl: Kubectl) -> list[str]:
     return [each["metadata"]["name"] for each in kubectl.get("nodes")["items"]]
-
-
-def pod_of(manifest: JSON) -> JSON:
-    spec: JSON = manifest["spec"]["template"]["spec"]
-    return spec
-
-
-def main_of(manifest: JSON) -> JSON:
-    container: JSON = pod_of(manifest)["containers"][0]
-    return container
-
-
-def spent(status: JSON) -> tuple[int, ...]:
-    return tuple(status[each] for each in SPENT)
 
 
 def test_an_eviction_is_nobodys_fault_and_costs_nothing(
@@ -106,13 +82,20 @@ def test_a_drain_that_takes_the_operator_too_costs_nothing(
         task("stopped", ONCE, onShutdown="Stop", retry=at_most_once),
         task("held", "exit 0", suspend=True),
     )
-    with place.operator() as operator, ThreadPoolExecutor() as pool:
+    with place.operator(look_around_seconds=5) as operator, ThreadPoolExecutor() as pool:
         pods = [kubectl.until(name, "Running")["runs"][0]["pod"] for name in ("moved", "stopped")]
-        end = pool.submit(operator.stop) if operator_goes == "first" else None
+
+        def end_it() -> Future[float]:
+            end = pool.submit(operator.stop)
+            kubectl.eventually("it is told", lambda: operator.said("told to end, claiming nothing more"))
+            return end
+
+        end = end_it() if operator_goes == "first" else None
         for pod in pods:
             evict(kubectl, pod)
+        end = end or end_it()
         kubectl.edit("held", suspend=False)
-        (end or pool.submit(operator.stop)).result()
+        end.result()
         assert kubectl.status("held")["attempt"] == 0, "it has claimed nothing more"
         kubectl.eventually("they are gone", lambda: not kubectl.get("pods")["items"])
         operator.start()

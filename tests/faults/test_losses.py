@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from tests.faults.operator import Place
-from tests.faults.witness import Witness, witness
+from tests.faults.reading import spent
+from tests.faults.witness import Witness
+from tests.history.slim import BY_HAND
 from tests.kube import JSON, UNTIL_TOLD, History, Kubectl, of_run, task
 
 BY_FORCE = ("--grace-period=0", "--force", "--wait=false")
@@ -17,17 +18,7 @@ BY_FORCE = ("--grace-period=0", "--force", "--wait=false")
 DAWDLES = "trap 'sleep 2; exit 143' TERM; sleep 600 & wait"
 """A script that works until it is told to end, and then lives on for a while: long enough to meet a second pod."""
 
-SPENT = ("lossCount", "retryCount", "startFailures")
-
 pytestmark = pytest.mark.usefixtures("calm")  # nobody takes the cluster away, from the first line on
-
-
-@pytest.fixture
-def seen(kubectl: Kubectl, tmp_path: Path) -> Iterator[Witness]:
-    """Every pod of the test; and when it is over, no task had two of them at work at any moment."""
-    with witness(kubectl, tmp_path) as watched:
-        yield watched
-        watched.check_one_at_a_time()
 
 
 def until_run(number: int, script: str = UNTIL_TOLD) -> str:
@@ -46,10 +37,6 @@ def running(kubectl: Kubectl, name: str, number: int = 0) -> JSON:
     return run
 
 
-def spent(status: JSON) -> tuple[int, ...]:
-    return tuple(status[each] for each in SPENT)
-
-
 # Ways to lose a run.
 
 
@@ -62,11 +49,18 @@ def delete_the_pod_by_force(kubectl: Kubectl, run: JSON) -> None:
 
 
 def delete_the_job(kubectl: Kubectl, run: JSON) -> None:
+    mark_as_deleted_by_hand(kubectl, run)
     kubectl("delete", "job", run["job"], "--wait=false")
 
 
 def orphan_the_pod(kubectl: Kubectl, run: JSON) -> None:
+    mark_as_deleted_by_hand(kubectl, run)
     kubectl("delete", "job", run["job"], "--cascade=orphan", "--wait=false")
+
+
+def mark_as_deleted_by_hand(kubectl: Kubectl, run: JSON) -> None:
+    """For whoever reads the recording: it was not the operator."""
+    kubectl("annotate", "job", run["job"], f"{BY_HAND}=true")
 
 
 def delete_the_pod_uncounted(kubectl: Kubectl, run: JSON) -> None:
@@ -132,9 +126,13 @@ def test_jobs_are_swept_once_their_verdict_is_written_and_a_task_can_be_run_agai
     kubectl: Kubectl, place: Place, seen: Witness
 ) -> None:
     kubectl.create(task("done", "exit 0"), task("at-work", UNTIL_TOLD))
-    with place.running(keep_jobs_seconds=1):
+    with place.operator(keep_jobs_seconds=60) as operator:
         kubectl.until("at-work", "Running")
         done = kubectl.wait("done")["status"]
+        operator.stop()
+        long_ago = json.dumps({"status": {"completedAt": "2026-01-01T00:00:00Z"}})
+        kubectl("patch", "task", "done", "--subresource=status", "--type=merge", f"--patch={long_ago}")
+        operator.start()
         kubectl.eventually("one Job is left", lambda: len(kubectl.get("jobs")["items"]) == 1)
         kubectl.eventually("and its pod", lambda: len(kubectl.get("pods")["items"]) == 1)
         assert kubectl.status("done")["runs"] == done["runs"], "the verdict stands, and nothing is lost of it"
@@ -187,7 +185,7 @@ def test_what_happened_while_nobody_watched_is_found_out_afterwards(
     with place.running(identity="first") as first:
         runs = {name: running(kubectl, name) for name in ("alive", "vanished", "orphaned", "done")}
         first.kill()
-        kubectl("delete", "job", runs["vanished"]["job"], "--wait=false")
+        delete_the_job(kubectl, runs["vanished"])
         orphan_the_pod(kubectl, runs["orphaned"])
         kubectl("wait", "--for=condition=Complete", f"job/{runs['done']['job']}", "--timeout=60s")
         kubectl("delete", "pod", runs["done"]["pod"], "--wait=false")

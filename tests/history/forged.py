@@ -87,6 +87,7 @@ def job(attempt: int, uid: str | None = None, **fields: Any) -> JSON:
         "type": "ADDED",
         "owner": {"kind": TASK, "uid": UID},
         "placeholder": False,
+        "byHand": False,
         "suspend": False,
         "conditions": [],
     }

@@ -6,12 +6,14 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from taskyard.core.words import ACTIVE_STATES, ErrorCode
-from tests.history.objects import Job, Moment, Pod
+from tests.history.objects import Job, Moment, Object, Pod
 from tests.history.slim import JSON
 from tests.history.task_rules import is_loss
+
+T = TypeVar("T", bound=Object)
 
 
 @dataclass
@@ -56,6 +58,26 @@ def one_job_per_attempt(life: Life) -> Iterator[str]:
             yield f"attempt {attempt} had {len(those)} Jobs: {', '.join(sorted(those.values()))}"
 
 
+def no_job_at_work_is_deleted(life: Life) -> Iterator[str]:
+    """But by whoever stops the run, and has said so. A watch does not tell who deleted it: tests mark what they delete,
+    and with its namespace everything goes; so it counts only where the Task went on to another Job."""
+    ends: dict[str, Job] = {}
+    for job in life.jobs:
+        if job.is_gone or job.is_deleting:
+            ends.setdefault(job.uid, job)
+    for job in ends.values():
+        if job.is_placeholder or job.is_by_hand or not any(each.attempt > job.attempt for each in life.jobs):
+            continue
+        task = _as_it_was(life.moments, job.at)
+        if task is None or task.state not in ACTIVE_STATES or task.number("attempt") != job.attempt:
+            continue
+        own = {pod.uid for pod in life.pods if pod.owner == job.uid}
+        pods = [_as_it_was([pod for pod in life.pods if pod.uid == uid], job.at) for uid in own]
+        at_work = [pod.name for pod in pods if pod is not None and pod.is_alive and not pod.is_deleting]
+        if at_work and "stop" not in task.status and not task.is_deleting:
+            yield f"Job {job.name} was deleted while pod {at_work[0]} was at work, and nobody had asked for a stop"
+
+
 def what_started_is_on_record(life: Life) -> Iterator[str]:
     """Whatever the hour: before or after `goodUntil`, `deadline` or a cancel."""
     for pod in life.starts():
@@ -83,6 +105,13 @@ def run_of(pod: Pod, task: Moment) -> JSON | None:
     )
 
 
+def _as_it_was(sights: list[T], at: int) -> T | None:
+    """An object at that place in the recording; nothing if some write around it may not have been seen."""
+    before = [each for each in sights if each.at < at]
+    after = next((each for each in sights if each.at > at), None)
+    return before[-1] if before and after is not None and after.is_exact else None
+
+
 def _may_be_missing(pod: Pod, task: Moment) -> bool:
     """The oldest runs go when there are many; and of a pod that was given up at a deadline nobody may know."""
     was_cut = task.number("runCount") > len(task.runs)
@@ -106,6 +135,7 @@ def _is_past(moment: datetime, clock: datetime | None) -> bool:
 
 LIVES: Final[tuple[Callable[[Life], Iterator[str]], ...]] = (
     one_job_per_attempt,
+    no_job_at_work_is_deleted,
     what_started_is_on_record,
     at_most_once_is_kept,
 )

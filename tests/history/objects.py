@@ -97,9 +97,13 @@ class Belonging(Object):
 
 @dataclass(frozen=True)
 class Job(Belonging):
-    """`is_placeholder`: it holds the name of an attempt whose claimer is gone, and makes no pod."""
+    """`is_placeholder`: it holds the name of an attempt whose claimer is gone, and makes no pod.
+
+    `is_by_hand`: if it is deleted, then by a test.
+    """
 
     is_placeholder: bool
+    is_by_hand: bool
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,12 @@ def moment(at: int, line: JSON) -> Moment:
 
 
 def job(at: int, line: JSON) -> Job:
-    return Job(**_identity(at, line), **_belonging(line), is_placeholder=line["placeholder"])
+    return Job(
+        **_identity(at, line),
+        **_belonging(line),
+        is_placeholder=line["placeholder"],
+        is_by_hand=line["byHand"],
+    )
 
 
 def pod(at: int, line: JSON) -> Pod:

@@ -37,6 +37,9 @@ KEPT_OF_A_SPEC: Final = (
     "requires",
 )
 
+BY_HAND: Final = "taskyard.test/by-hand"
+"""An annotation of a Job that a test is about to delete: a watch does not say who deletes what."""
+
 
 def slim(kind: str, event: JSON) -> JSON:
     """One line of a recording."""
@@ -79,6 +82,7 @@ def _job(job: JSON) -> JSON:
     annotations, status = job["metadata"].get("annotations", {}), job.get("status", {})
     return _belonging(job["metadata"]) | {
         "placeholder": annotations.get(ANNOTATION_PLACEHOLDER) == "true",
+        "byHand": BY_HAND in annotations,
         "suspend": job["spec"].get("suspend", False),
         "conditions": [each["type"] for each in status.get("conditions", []) if each["status"] == "True"],
     }

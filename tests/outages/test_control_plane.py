@@ -7,13 +7,17 @@ import time
 import pytest
 
 from tests.faults.operator import Place
+from tests.faults.proxy import Proxy
 from tests.kube import JSON, Kubectl, of_run
 from tests.outages.diary import Diary
 from tests.outages.machinery import Machinery
 from tests.outages.upkeep import kept_up
 
-COMPLAINTS_A_SECOND = 2.0
-"""What an operator with half a dozen tasks may log when nobody answers: one line a request, and more at first."""
+REQUESTS_A_SECOND = 5.0
+AT_FIRST = 20
+"""What an operator with half a dozen tasks may ask when nobody answers, and when somebody does again: so much a second,
+and as much as in so many seconds more.
+"""
 
 
 def tasks_under_way(kubectl: Kubectl, diary: Diary, middle: int) -> None:
@@ -61,15 +65,18 @@ def check_outcomes(found: dict[str, JSON], diary: Diary) -> None:
 def test_an_outage_of_the_control_plane_is_sat_out(
     kubectl: Kubectl, place: Place, machinery: Machinery, diary: Diary, part: str, seconds: int
 ) -> None:
-    operator = place.operator()
-    with kept_up(operator) as codes:
-        tasks_under_way(kubectl, diary, middle=seconds // 2)
-        machinery.kill(part)
-        before = len(operator.log.read_text().splitlines())
-        (diary.folder / "may-end").touch()
-        time.sleep(seconds)  # that is how long it lasts
-        after = len(operator.log.read_text().splitlines())
-        machinery.bring_back(part)
-        check_outcomes(kubectl.finished(), diary)
-    assert after - before <= COMPLAINTS_A_SECOND * (20 + seconds)
+    with Proxy(place.kubeconfig, place.folder) as proxy:  # an API server that is away counts no requests
+        operator = Place(proxy.kubeconfig, place.namespace, place.folder).operator()
+        with kept_up(operator) as codes:
+            tasks_under_way(kubectl, diary, middle=seconds // 2)
+            machinery.kill(part)
+            before, since = proxy.count(), time.monotonic()
+            (diary.folder / "may-end").touch()
+            time.sleep(seconds)  # that is how long it lasts
+            in_the_outage = proxy.count() - before
+            machinery.bring_back(part)
+            check_outcomes(kubectl.finished(), diary)
+            in_all, lasted = proxy.count() - before, time.monotonic() - since
+    assert 0 < in_the_outage <= REQUESTS_A_SECOND * (AT_FIRST + seconds), "no storm"
+    assert in_all <= REQUESTS_A_SECOND * (AT_FIRST + lasted), "nor when it is back"
     assert all(code == 1 for code in codes), "it ends in order, to be started again"

@@ -16,6 +16,7 @@ DUPLICATES: Final = "duplicates"
 KUEUE: Final = "kueue"
 CHOOSE: Final = "choose"
 LINE_RATES: Final = "line_rates"
+SWEEP: Final = "sweep"
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,36 @@ MUTANTS: Final = (
         "return pod.deleted_at + SHORT_PATIENCE",
     ),
     Mutant(
+        "a Job that somebody paused under its run is left for him to resume",
+        "decide",
+        "if job is None or not (job.suspend or job.is_idle) or is_taken_back:",
+        "if job is None or not job.is_idle or is_taken_back:",
+    ),
+    Mutant(
+        "a Job that is kept for its name makes a pod when it is resumed",
+        "stopping",
+        "return None if job.is_idle else Decision(SuspendJob(job))",
+        "return None",
+    ),
+    Mutant(
+        "a node is blamed for a pod that is merely late",
+        "stopping",
+        "return Wait(Reason.STOPPING, text.cut(_delay_of(task, pod)))",
+        "return Wait(Reason.NODE_UNREACHABLE, text.cut(silence_of(task, pod)))",
+    ),
+    Mutant(
+        "an end of an init container that nobody saw is the task's own fault",
+        "verdict",
+        "each.exit.code != 0 and each.exit.reason not in END_UNSEEN",
+        "each.exit.code != 0",
+    ),
+    Mutant(
+        "a Job's controller that does not confirm is waited for past the deadline",
+        "stopping",
+        "if clocks.has_struck(until, now):\n        return Decision(DeleteJob(job))",
+        "if until is None:\n        return Decision(DeleteJob(job))",
+    ),
+    Mutant(
         "a timeout is slept over while a stray is stopped",
         "stopping",
         "if started_at is not None:\n        return clocks.deadline(task), clocks",
@@ -363,9 +394,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "what Kueue takes back before its start is lost",
-        "decide",
-        "if evidence.has_started or task.status.recorded_run is not None:\n        return verdict.Lost(evidence, kueue",
-        "if True:\n        return verdict.Lost(evidence, kueue",
+        "kueue",
+        "if evidence.has_started or task.status.recorded_run is not None:",
+        "if True:",
         KUEUE,
     ),
     Mutant(
@@ -467,10 +498,66 @@ MUTANTS: Final = (
         LINE_RATES,
     ),
     Mutant(
+        "whoever is told to end claims on until its runs have ended",
+        "loop",
+        "if self._is_retiring and _claims(decision, snapshot):",
+        "if self._is_closing and _claims(decision, snapshot):",
+        CLAIMS,
+    ),
+    Mutant(
+        "an end does not wait for the runs that are drained with it",
+        "loop",
+        "while self._is_any_run_going():",
+        "while self._is_closing:",
+        CLAIMS,
+    ),
+    Mutant(
+        "an end leaves claims without their Jobs",
+        "loop",
+        "if self._is_closing and not self._writes.is_to_launch(uid):",
+        "if self._is_closing:",
+        CLAIMS,
+    ),
+    Mutant(
+        "at its end an operator goes on with everything that waits",
+        "loop",
+        "        self._is_closing = True\n",
+        "",
+        CLAIMS,
+    ),
+    Mutant(
+        "an end does not wait for the steps that have begun",
+        "loop",
+        "async with asyncio.timeout(CLOSES_WITHIN):",
+        "async with asyncio.timeout(0):",
+        CLAIMS,
+    ),
+    Mutant(
         "a slot is given away while a claim for it may be on its way",
         "loop",
         "now - sent < LONGEST_REQUEST",
         "now < sent",
         LINE_RATES,
+    ),
+    Mutant(
+        "a Job of a rerun is swept by whoever does not know of it",
+        "resting",
+        "is_known = job.attempt is not None and job.attempt <= status.attempt",
+        "is_known = job.attempt is not None",
+        SWEEP,
+    ),
+    Mutant(
+        "a Job is swept before its log is read",
+        "resting",
+        "is_settled = task.spec.rerun <= status.observed_rerun and not logs.is_awaited(task.spec, status)",
+        "is_settled = task.spec.rerun <= status.observed_rerun",
+        SWEEP,
+    ),
+    Mutant(
+        "a Job that is being deleted is deleted at every sweep",
+        "resting",
+        "is_settled and is_known) or job.deleting:",
+        "is_settled and is_known):",
+        SWEEP,
     ),
 )

@@ -19,7 +19,6 @@ from taskyard.core.model import (
     Job,
     Live,
     Pod,
-    Refusal,
     Result,
     Run,
     Snapshot,
@@ -31,6 +30,7 @@ from taskyard.core.model import (
     Version,
     Wait,
 )
+from taskyard.core.refusals import Denial, Refusal
 from taskyard.core.spec import Expected, Retry, Spec
 from taskyard.core.words import (
     Backoff,
@@ -223,6 +223,13 @@ def snapshots(draw: st.DrawFn, states: Sequence[State] = tuple(State)) -> Snapsh
         pods=tuple(draw(pods(number, owner.status.attempt)) for number in range(1, draw(st.integers(1, 3)))),
         job=found,
         refusal=draw(maybe(st.builds(Refusal, st.booleans(), st.just("no"), moments))),
+        denial=draw(
+            maybe(
+                st.builds(
+                    Denial, st.sampled_from([job().name, "hello-1-abcde"]), st.just("no"), moments, moments
+                )
+            )
+        ),
         looked_at=draw(maybe(moments)),
         live=draw(st.sampled_from([None, Live(found)])),
         definition=draw(definitions) if owner.spec.definition is not None else None,

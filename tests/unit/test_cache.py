@@ -1,13 +1,13 @@
 """What the cache believes, in what order."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
-from taskyard.cache import Cache, Dirty
+from taskyard.cache import Cache
 from taskyard.core import manifest, parse
 from taskyard.core.model import Snapshot
+from taskyard.dirty import Dirty
 from tests.unit.build import NOW
 from tests.unit.test_parse import POD, TASK, merged
 
@@ -135,24 +135,6 @@ def test_a_forgotten_task_leaves_nothing_but_its_living_pods() -> None:
     cache.miss_pod(orphan)
     assert list(cache.pods()) == []
     assert cache._entries == {}
-
-
-async def test_a_key_is_handed_out_once_and_again_if_marked_meanwhile() -> None:
-    dirty = Dirty()
-    dirty.mark("a")
-    dirty.mark("a")
-    dirty.mark("b")
-    assert await dirty.take() == "a"
-    dirty.mark("a")
-    assert await dirty.take() == "b"
-    nobody = asyncio.create_task(dirty.take())
-    await asyncio.sleep(0)
-    assert not nobody.done()
-    dirty.done("a")
-    assert await nobody == "a"
-    dirty.done("a")
-    dirty.done("b")
-    assert dirty.is_idle
 
 
 def test_of_earlier_attempts_only_pods_that_live_are_remembered() -> None:

@@ -17,14 +17,14 @@ from taskyard.core.choose import (
     Limits,
     Queue,
     Race,
-    Rate,
     Scope,
     Used,
     choose,
-    next_start,
     rank,
 )
 from taskyard.core.held import waits
+from taskyard.core.rate import Rate, next_start
+from taskyard.core.shares import Shares
 from taskyard.core.turns import Rank
 from taskyard.core.words import Reason
 
@@ -156,7 +156,7 @@ def test_tenants_share_by_their_weights() -> None:
     assert Counter(one_after_another(waiting, weighted, 40)) == {"1": 30, "2": 10}
 
 
-def test_whoever_rested_has_saved_no_turns() -> None:
+def test_whoever_rested_has_saved_one_turn_at_the_most() -> None:
     """A tenant that comes back after a long time does not go alone until it has caught up."""
     turns: dict[Scope, float] = {}
     for _ in range(100):
@@ -165,12 +165,42 @@ def test_whoever_rested_has_saved_no_turns() -> None:
         turns |= race.turns
     waiting = {A: in_order(*(f"a{n}" for n in range(9))), B: in_order(*(f"b{n}" for n in range(9)))}
     went = []
-    for _ in range(6):
+    for _ in range(7):
         [uid], now_at = choose(waiting, Used(turns=turns), limits(), NOW, most=1)
         turns |= now_at
         went.append(uid)
         waiting = {lane: [each for each in tasks if each[1] != uid] for lane, tasks in waiting.items()}
-    assert Counter(each[0] for each in went) == {"a": 3, "b": 3}
+    assert Counter(each[0] for each in went) == {"a": 3, "b": 4}
+
+
+@pytest.mark.parametrize(
+    ("weights", "slots", "first"),
+    [
+        pytest.param({}, {"a": 1, "b": 0}, "b", id="who has none goes before who has one"),
+        pytest.param({}, {"a": 2, "b": 1}, "b", id="who has fewer goes before who has more"),
+        pytest.param({"a": 3}, {"a": 2, "b": 1}, "a", id="a share goes by the weight"),
+        pytest.param({"a": 3}, {"a": 3, "b": 0}, "b", id="and no further"),
+        pytest.param(
+            {"a": 3}, {"a": 9, "b": 2}, "b", id="whoever has more than its share waits for all others"
+        ),
+    ],
+)
+def test_the_last_slot_goes_to_nobody_who_has_its_share(
+    weights: dict[str, int], slots: dict[str, int], first: str
+) -> None:
+    busy = [Lane("ns", "q", share) for share, count in slots.items() for _ in range(count)]
+    waiting = {A: in_order("a"), B: [((0.0, 1.0, "b"), "b")]}
+    full = limits(share_label="team", weights=weights, max_concurrent=len(busy) + 1)
+    assert who(waiting, at_work(*busy), full, NOW) == (first,)
+
+
+def test_shares_are_rounded_up() -> None:
+    """Of five slots and thirty members nobody has a whole one: all may have one, and take turns."""
+    weights = dict.fromkeys(range(30), 1) | {0: 3}
+    shares = Shares.of(weights, lambda number: 1 if number < 4 else 0)
+    assert [shares.excess(number, slots) for number, slots in ((0, 0), (29, 0))] == [0, 0]
+    assert shares.excess(0, 1) == pytest.approx(1 / 3)
+    assert shares.excess(29, 1) == 1
 
 
 def test_namespaces_share_the_operator_by_their_weights() -> None:

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from taskyard import loop as loop_module
-from taskyard.cluster import PODS, TASKS, Kind, Page
+from taskyard.cluster import PODS, TASKS, Json, Kind, Page
 from taskyard.core import manifest
 from taskyard.core.actions import CreateJob, Decision, DeletePod, Look, Shield, WriteStatus
 from taskyard.core.decide import decide
-from taskyard.core.model import Pod, Refusal, Stop
+from taskyard.core.model import Pod, Stop
+from taskyard.core.refusals import Refusal
 from taskyard.core.words import OnShutdown, PodPhase, Reason, State, StopReason
 from taskyard.reads import Reads
 from tests.unit.build import CLAIMED, NOW, job, live, pod, retry, seconds, snapshot, started, task
+from tests.unit.fake import Object
 from tests.unit.world import World
 
 FOREIGN = task(State.CLAIMED, claimed_by="another")
@@ -217,15 +218,33 @@ async def test_whoever_is_told_to_end_makes_the_jobs_of_what_it_has_claimed_and_
     assert len(claimed) == len(world.jobs()) < 9
 
 
+async def test_an_end_waits_for_the_answers_that_are_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    await world.submit()
+    operator = await world.operator()
+    create, is_asked = world.cluster.create, asyncio.Event()
+
+    async def slowly(kind: Kind, namespace: str, obj: Json) -> Object:
+        is_asked.set()
+        await asyncio.sleep(0.2)
+        return await create(kind, namespace, obj)
+
+    monkeypatch.setattr(world.cluster, "create", slowly)
+    working = asyncio.create_task(operator.loop.run())
+    await is_asked.wait()
+    await operator.loop.close()
+    working.cancel()
+    assert len(world.jobs()) == 1
+
+
 @pytest.mark.parametrize("is_drained", [True, False])
 async def test_whoever_is_told_to_end_sees_to_the_end_whose_pod_is_about_to_go(
-    is_drained: bool, monkeypatch: pytest.MonkeyPatch
+    is_drained: bool,
 ) -> None:
     """A drain takes the operator along, and the pod with all that it tells is gone before another one comes."""
-    monkeypatch.setattr(loop_module, "LOOKS_AROUND_FOR", 0.1)
     world = World()
     await world.submit("drained")
-    operator = await world.operator()
+    operator = await world.operator(look_around=seconds(0.1))
     await operator.settle()
     world.make_pods()
     world.pod_runs()

@@ -24,7 +24,6 @@ from taskyard.core.model import (
     Hindrance,
     Log,
     Pod,
-    Refusal,
     Run,
     Snapshot,
     Status,
@@ -32,6 +31,7 @@ from taskyard.core.model import (
     Unregistered,
     Wait,
 )
+from taskyard.core.refusals import Refusal
 from taskyard.core.text import cut
 from taskyard.core.words import (
     RUNS_KEPT,
@@ -90,9 +90,6 @@ def written(decision: Decision) -> Status:
 @pytest.mark.parametrize(
     ("situation", "action"),
     [
-        pytest.param(
-            snapshot(task(PENDING, deleting=True)), None, id="a task being deleted is never claimed"
-        ),
         pytest.param(
             snapshot(task(PENDING, attempt=1)),
             Look(),
@@ -339,6 +336,12 @@ def test_action(situation: Snapshot, action: object) -> None:
             snapshot(task(PENDING), holds=(NO_QUEUE,)), PENDING, "QueueNotFound", id="held by its queue"
         ),
         pytest.param(
+            snapshot(task(PENDING, deleting=True)),
+            State.UNSCHEDULED,
+            "BeingDeleted",
+            id="a task being deleted is never claimed",
+        ),
+        pytest.param(
             snapshot(task(PENDING, wants={"suspend": True})),
             State.UNSCHEDULED,
             "Suspended",
@@ -447,6 +450,17 @@ def test_action(situation: Snapshot, action: object) -> None:
             id="a Job that makes no pod is told of",
         ),
         pytest.param(
+            snapshot(
+                task(CLAIM, claimed_at=NOW - seconds(5)),
+                job=job(suspend=True),
+                looked_at=NOW,
+                live=live(job(suspend=True)),
+            ),
+            CLAIM,
+            "JobSuspended",
+            id="a Job that somebody has suspended is told of",
+        ),
+        pytest.param(
             snapshot(task(CLAIM, claimed_at=NOW - seconds(5)), job=job(), looked_at=NOW, live=OVER_QUOTA),
             CLAIM,
             "QuotaExceeded",
@@ -518,7 +532,7 @@ def test_written_state(situation: Snapshot, state: State, reason: str | None) ->
                 pod(hindrance=BACK_OFF, scheduled_at=NOW),
                 job=job(),
             ),
-            NOW + seconds(600),
+            NOW + seconds(601),
             id="an image that cannot be pulled is told of once, by its first message",
         ),
         pytest.param(
@@ -599,7 +613,10 @@ def test_the_clocks_go_on_while_a_stray_is_being_stopped() -> None:
     assert written(decide(snapshot(late, stuck), NOW)).stop == Stop(StopReason.DEADLINE_EXCEEDED, NOW)
     given_up = task(CLAIM, attempt=2, stop=Stop(StopReason.DEADLINE_EXCEEDED, NOW), wants={"deadline": NOW})
     assert decide(snapshot(given_up, stuck), NOW + seconds(35)).action == Look()
-    status = written(decide(snapshot(given_up, stuck, live=live()), NOW + seconds(35)))
+    fenced = decide(snapshot(given_up, stuck, live=live()), NOW + seconds(35)).action
+    assert fenced == CreateJob(is_placeholder=True), "nothing is to start after the verdict"
+    held = live(job(attempt=2, suspend=True, is_placeholder=True))
+    status = written(decide(snapshot(given_up, stuck, live=held), NOW + seconds(35)))
     assert (status.state, status.reason) == (State.EXCEPTION, "DeadlineExceeded")
 
 

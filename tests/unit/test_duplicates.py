@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -290,3 +291,37 @@ async def test_the_pod_of_one_that_was_deleted_is_waited_for() -> None:
     world.remove_pods()
     await operator.settle()
     assert states(world, "b") == ["Claimed"]
+
+
+@pytest.mark.parametrize("between", [0, 1, 3])
+async def test_who_came_first_and_waits_for_another_of_its_key_lets_that_one_go_before_it(
+    between: int,
+) -> None:
+    """They would wait for each other for ever; and so they would by way of others."""
+    world = World()
+    operator = await world.operator()
+    names = ["first", *(f"between-{number}" for number in range(between)), "second"]
+    for name, other in pairwise(names):
+        key = {"idempotencyKey": "k", "onDuplicate": "Queue"} if name == "first" else {}
+        made = new_task(name, NAMESPACE)
+        made["spec"] |= {"dependencies": [other]} | key
+        await world.cluster.create(TASKS, NAMESPACE, made)
+        world.later(1)
+        await operator.settle()
+    await submit(world, "second", onDuplicate="Queue")
+    await operator.settle()
+    assert states(world, "first", "second") == ["Unscheduled", "Claimed"]
+    for _ in names:
+        await complete(world, operator)
+    assert states(world, *names) == ["Completed"] * len(names)
+
+
+async def test_who_came_first_and_waits_for_somebody_else_is_waited_for() -> None:
+    world = World()
+    operator = await world.operator()
+    await world.submit("other", suspend=True)
+    await submit(world, "first", onDuplicate="Queue", dependencies=["other"])
+    await submit(world, "second", onDuplicate="Queue")
+    await world.submit("listener", dependencies=["second"])
+    await operator.settle()
+    assert states(world, "first", "second") == ["Unscheduled", "Pending"]

@@ -1,5 +1,6 @@
 """Where the operator can be made to die: each of its writes has a name, and no other place has one."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.unit.build import NOW, task
 from tests.unit.contract import TEMPLATE
 from tests.unit.fake import FakeCluster
 
+FOR_KUEUE = replace(task(State.CLAIMED), labels={"kueue.x-k8s.io/queue-name": "team-a"})
 PAYLOAD = manifest.Payload(TEMPLATE, None)
 
 
@@ -21,7 +23,9 @@ PAYLOAD = manifest.Payload(TEMPLATE, None)
     ("verb", "kind", "body", "expected"),
     [
         ("create", JOBS, manifest.job(task(State.CLAIMED), PAYLOAD, NOW), Write.CREATE_JOB),
+        ("create", JOBS, manifest.job(FOR_KUEUE, PAYLOAD, NOW), Write.CREATE_JOB),
         ("create", JOBS, manifest.placeholder(task(State.CLAIMED), PAYLOAD, NOW), Write.PLACEHOLDER),
+        ("create", JOBS, manifest.placeholder(FOR_KUEUE, PAYLOAD, NOW), Write.PLACEHOLDER),
         ("create", BUDGETS, manifest.shield(), Write.SHIELD),
         ("patch", PODS, manifest.unshielded(), Write.UNSHIELD),
         ("patch", PODS, {"spec": {"activeDeadlineSeconds": 1}}, Write.END_POD),

@@ -52,7 +52,9 @@ def test_a_job_that_was_made_late_makes_no_pod_beside_the_next(reason: Reason | 
 @pytest.mark.parametrize(
     ("facts", "pods"),
     [
-        pytest.param({"suspend": True, "is_suspended": True}, (), id="it is suspended, and says so"),
+        pytest.param(
+            {"suspend": True, "is_idle": True, "is_suspended": True}, (), id="it is at rest, and says so"
+        ),
         pytest.param({"suspend": True, "is_placeholder": True}, (), id="it only holds its name"),
         pytest.param({"failed": True}, (), id="it is over"),
         pytest.param({"owner_uid": "another"}, (), id="it is somebody else's"),
@@ -71,6 +73,12 @@ def test_a_job_that_was_asked_to_rest_is_waited_for() -> None:
     told = job(name=OWN.name, suspend=True)
     found = snapshot(task(attempt=1, reason=Reason.RETRY), live=live(told))
     assert decide(found, NOW) == Decision(wake_at=NOW + seconds(1))
+
+
+def test_a_job_that_somebody_else_suspended_is_to_make_no_pod_when_he_resumes_it() -> None:
+    theirs = job(name=OWN.name, suspend=True, is_suspended=True)
+    found = snapshot(task(attempt=1, reason=Reason.RETRY), live=live(theirs))
+    assert decide(found, NOW).action == SuspendJob(theirs)
 
 
 def test_a_pod_that_is_removed_uncounted_leaves_a_job_that_makes_another() -> None:

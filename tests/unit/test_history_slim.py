@@ -6,7 +6,7 @@ import pytest
 
 from taskyard.core import manifest
 from tests.history.forged import NOW, SPEC, UID, job, pod, task
-from tests.history.slim import JOB, JSON, POD, TASK, slim
+from tests.history.slim import BY_HAND, JOB, JSON, POD, TASK, slim
 from tests.unit import build
 
 LABELS = {"taskyard.dev/task-uid": UID, "taskyard.dev/run": "0", "taskyard.dev/attempt": "1"}
@@ -49,11 +49,13 @@ def test_what_a_task_is_silent_about_is_its_definitions_and_then_the_built_in_de
 
 
 def test_a_job() -> None:
-    expected = job(1, conditions=["Complete"], suspend=True, placeholder=True, deleting=True)
+    expected = job(1, conditions=["Complete"], suspend=True, placeholder=True, byHand=True, deleting=True)
     more = {"ownerReferences": owned_by("Task", UID), "labels": LABELS, "deletionTimestamp": NOW}
     conditions = [{"type": "Complete", "status": "True"}, {"type": "Failed", "status": "False"}]
     raw = {
-        "metadata": metadata(expected, annotations={"taskyard.dev/placeholder": "true"}, **more),
+        "metadata": metadata(
+            expected, annotations={"taskyard.dev/placeholder": "true", BY_HAND: "true"}, **more
+        ),
         "spec": {"suspend": True, "template": {}},
         "status": {"conditions": conditions},
     }

@@ -66,6 +66,26 @@ def stopping(reason: str) -> JSON:
             [*FIRST, new(pod(9, "Running", uid="mine", owner=None)), OVER, COMPLETED], id="a pod made by hand"
         ),
         pytest.param(
+            [*FIRST, job(1, byHand=True), gone(job(1, byHand=True)), STARTED | {"deleting": True}, gone(STARTED),
+             REQUEUED, *SECOND],
+            id="a Job that a test deleted under its run",
+        ),
+        pytest.param(
+            [*FIRST, task("Running", attempt=1, runs=[run(0)], stop=stopping("Lost")), gone(job(1)), gone(STARTED),
+             REQUEUED, *SECOND],
+            id="a Job that goes because its run is given up",
+        ),
+        pytest.param(
+            [*FIRST, OVER, gone(job(1)), gone(OVER), REQUEUED, *SECOND], id="a Job that goes when its pod is over"
+        ),
+        pytest.param(
+            [*FIRST, gone(job(1)), STARTED | {"deleting": True}, gone(STARTED), REQUEUED, gone(REQUEUED)],
+            id="a Job that goes with its namespace",
+        ),
+        pytest.param(
+            [*LOSS, *SECOND, gone(job(1))], id="a Job of an earlier attempt"
+        ),
+        pytest.param(
             [PENDING, CLAIMED, job(1), gone(job(1)), job(1, uid="fence", placeholder=True)],
             id="a Job that somebody deleted, and one that holds its name from then on",
         ),
@@ -194,6 +214,16 @@ def test_nothing_is_found_in_what_is_right(lines: list[JSON]) -> None:
             [*FIRST, REQUEUED, AGAIN, job(2), new(pod(2))],
             "pod pod-2 (attempt 2) is there while pod pod-1 (attempt 1, Running) has not ended",
             id="two pods",
+        ),
+        pytest.param(
+            [*FIRST, gone(job(1)), STARTED | {"deleting": True}, gone(STARTED), REQUEUED, *SECOND],
+            "was deleted while pod pod-1 was at work, and nobody had asked for a stop",
+            id="a Job is swept under its run",
+        ),
+        pytest.param(
+            [*FIRST, job(1, deleting=True), gone(STARTED), gone(job(1)), REQUEUED, *SECOND],
+            "was deleted while pod pod-1 was at work, and nobody had asked for a stop",
+            id="a Job is deleted under its run, and waits for its pod",
         ),
         pytest.param(
             [*FIRST, STARTED | {"deleting": True}, REQUEUED, AGAIN, job(2), new(pod(2))],
@@ -361,6 +391,17 @@ def test_in_a_gap_nobody_is_accused(lines: list[JSON], blind: str) -> None:
     events = [line | {"version": 10 * line["version"]} for line in seen]
     gap = marker("GAP", blind, since=10 * last - 1, version=10 * last + 1)
     assert checker.violations([*events, {"session": "s", "part": "cluster"} | gap]) == []
+
+
+@pytest.mark.parametrize("blind", [TASK, POD])
+def test_whoever_deletes_a_job_in_a_gap_may_have_been_asked_to(blind: str) -> None:
+    """A stop may have been on record, or the pod over."""
+    before = [*FIRST, gone(job(1))]
+    after = [gone(STARTED), REQUEUED, *SECOND]
+    assert checker.violations(history(*before, *after)) != []
+    gap = marker("GAP", blind, since=len(before) - 1, version=len(before) + 1)
+    seen = {TASK: FIRST[-1], POD: STARTED}[blind]
+    assert checker.violations(history(*before, gap, listed(seen, len(before) + 1), *after)) == []
 
 
 def test_after_a_gap_what_was_listed_counts() -> None:

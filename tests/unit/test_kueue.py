@@ -49,6 +49,15 @@ def suspend(world: World) -> None:
     world.cluster.put(JOBS, job | {"spec": job["spec"] | {"suspend": True}, "status": status})
 
 
+async def test_an_empty_name_of_a_queue_is_none_to_kueue() -> None:
+    world = World()
+    task = new_task("hello", NAMESPACE)
+    task["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": ""}
+    await world.cluster.create(TASKS, NAMESPACE, task)
+    await (await world.operator()).settle()
+    assert not only_job(world)["spec"].get("suspend", False)
+
+
 async def test_a_job_that_kueue_holds_is_queued_and_no_clock_of_a_start_runs() -> None:
     world, operator = await submitted(scheduleTimeoutSeconds=10, startLimit=1)
     job = only_job(world)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskyard.cluster import QUEUES, TASKS, Kind, Unavailable
-from taskyard.core.choose import Lane, Limits, Queue, Rate
-from taskyard.line import Line
+from taskyard.core.choose import Lane, Limits, Queue, rank
+from taskyard.core.rate import Rate
+from taskyard.line import FEW, Line
 from tests.unit.test_line import claimed, end, queue, states, submit, waits
 from tests.unit.world import Operator, World
 
@@ -59,7 +61,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_whatever_happens_slots_are_those_that_are_held(steps: list[Any]) -> None:
-    line, now = Line(lambda uid: None), NOW
+    line, now = Line(lambda uid: None, lambda uid: None), NOW
     for what, uid, lane, number in steps:
         now += timedelta(seconds=1)
         match what:
@@ -180,10 +182,33 @@ async def test_who_was_chosen_does_not_start_once_the_queue_is_paused() -> None:
 
 
 def test_turns_of_those_who_rest_are_forgotten() -> None:
-    line = Line(lambda uid: None)
+    line = Line(lambda uid: None, lambda uid: None)
     for number in range(5000):
         uid, lane = f"task-{number}", Lane("d", "default", f"tenant-{number}")
         assert line.ask(uid, lane, (0.0, 0.0, uid), NOW)
         line.take(uid, lane)
         line.free(uid)
     assert len(line._turns) < 2000
+
+
+def test_of_a_crowd_a_few_at_a_look_are_told_of_other_reasons_however_many_tenants_it_has() -> None:
+    """Behind a rate and a limit the reasons of all change with every start and end."""
+    reminded = Counter[str]()
+    line = Line(lambda uid: None, lambda uid: reminded.update([uid]))
+    queue = Queue(share_label="team", max_concurrent=0, ageing=None)
+    line.limit(Limits(queues={("ns", "q"): queue}), [])
+    for number in range(800):
+        uid, lane = f"uid-{number:03}", Lane("ns", "q", f"team-{number // 2}")
+        assert not line.ask(uid, lane, rank(queue, 0, NOW, uid), NOW)
+        line.waits(uid, NOW)
+    reminded.clear()
+    line.limit(Limits(queues={("ns", "q"): replace(queue, is_paused=True)}), [])
+    told = Counter[str]()
+    for look in range(100):
+        reminded.clear()
+        line.stir(NOW + timedelta(seconds=2 * look))
+        for uid in reminded:
+            line.waits(uid, NOW)
+        assert reminded.total() <= (FEW if look >= 30 else 0), "not before that has lasted for a minute"
+        told += reminded
+    assert told == Counter(f"uid-{number:03}" for number in range(800)), "and each of them once"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -11,8 +10,10 @@ from typing import Any, NoReturn
 import pytest
 
 from taskyard.cluster import QUEUES, TASKS, Kind, Unavailable
-from taskyard.core.choose import AT_ONCE, Lane, Limits, Queue, Rate
+from taskyard.core.choose import AT_ONCE, Lane, Limits, Queue
+from taskyard.core.rate import Rate
 from taskyard.line import Line
+from taskyard.loop import CONFLICTS_AT_ONCE
 from tests.unit.test_line import claimed, queue, submit, waits
 from tests.unit.world import Operator, World
 
@@ -34,17 +35,9 @@ async def steps(operator: Operator, count: int) -> None:
 
 async def count_steps(operator: Operator) -> int:
     """How many it takes until there is nothing to think about."""
-    thoughts = Counter[str]()
-    step = operator.loop.step
-
-    async def counted(uid: str) -> None:
-        thoughts[uid] += 1
-        await step(uid)
-
-    operator.loop.step = counted  # type: ignore[method-assign]
+    operator.thoughts.clear()
     await operator.settle(rounds=5000)
-    operator.loop.step = step  # type: ignore[method-assign]
-    return thoughts.total()
+    return operator.thoughts.total()
 
 
 @pytest.mark.parametrize(
@@ -205,7 +198,7 @@ async def test_who_wakes_up_for_a_rate_hands_that_over_when_it_waits_no_more() -
 
 def waiting(count: int, tenants: int, call: Callable[[str], None]) -> Line:
     """A queue without a limit that was paused until now, and who waits there."""
-    line = Line(call)
+    line = Line(call, call)
     line.limit(Limits(queues={("d", "q"): Queue(is_paused=True)}), ())
     for number in range(count):
         uid, lane = f"task-{number:03}", Lane("d", "q", f"tenant-{number % tenants}")
@@ -241,7 +234,7 @@ async def test_a_pause_that_ends_lets_everybody_go() -> None:
 
 def test_a_queue_that_is_closed_is_not_looked_into() -> None:
     """However many tenants it has: an event in it costs nothing but the question whether it has room."""
-    line = Line(lambda uid: None)
+    line = Line(lambda uid: None, lambda uid: None)
     rate = Rate(1, timedelta(seconds=60))
     line.limit(Limits(queues={("d", "q"): Queue(rate=rate)}), ())
     for number in range(100):
@@ -273,6 +266,24 @@ async def test_a_claim_that_was_answered_gives_no_slot_away_while_another_may_be
     world.later(1)
     await fails(Unavailable("failed calling webhook", is_over=True))
     assert line.holders() == set()
+
+
+async def test_a_task_that_is_edited_faster_than_it_can_be_claimed_keeps_no_slot() -> None:
+    """A conflict is an answer: nothing of it is on its way."""
+    world, operator = await operator_with(maxConcurrent=1)
+    await submit(world, "a")
+    [task] = operator.cache.tasks()
+
+    def edit(verb: str, kind: Kind) -> None:
+        if (verb, kind) == ("patch_status", TASKS):
+            world.edit_task("a", labels={"edited": str(len(world.cluster.calls))})
+
+    world.cluster.before_call = edit
+    for _ in range(CONFLICTS_AT_ONCE):
+        await operator.loop.step(task.uid)
+    with pytest.raises(Unavailable):
+        await operator.loop.step(task.uid)
+    assert operator.cache.line.holders() == set()
 
 
 async def test_a_claim_that_was_taken_though_it_was_said_to_have_failed_keeps_its_slot() -> None:

@@ -151,7 +151,7 @@ async def test_a_task_that_is_being_deleted_is_not_claimed() -> None:
     operator.is_deaf = True
     world.edit_task(deletionTimestamp="2026-01-01T00:00:20Z")
     await operator.settle()
-    assert world.status()["state"] == "Pending"
+    assert (world.status()["state"], world.status()["reason"]) == ("Unscheduled", "BeingDeleted")
 
 
 async def test_a_deleted_task_is_forgotten_after_a_live_read() -> None:
@@ -501,3 +501,22 @@ async def test_why_a_job_has_no_pod_is_read_from_its_events() -> None:
     operator.mark_all()
     await operator.settle()
     assert (world.status()["reason"], world.status()["message"]) == ("QuotaExceeded", "exceeded quota: q")
+
+
+async def test_whoever_is_claimed_has_its_job_before_the_next_one_is_claimed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many wait for a worker: what a crash in between can cost is a claim for each worker, and not for all."""
+    monkeypatch.setattr(loop_module, "WORKERS", 1)
+    world = World()
+    for number in range(5):
+        await world.submit(f"task-{number}")
+    operator = await world.operator()
+    running = asyncio.create_task(operator.loop.run())
+    async with asyncio.timeout(5):
+        await until(lambda: len(world.jobs()) == 5)
+    running.cancel()
+    assert [verb for verb, kind in writes(world) if kind in {"tasks", "jobs"}][-10:] == [
+        "patch_status",
+        "create",
+    ] * 5

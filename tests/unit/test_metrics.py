@@ -122,3 +122,17 @@ async def test_what_is_found_at_the_start_has_not_just_happened() -> None:
     metrics.follow(heir.cache.tally, lambda: world.now)
     await heir.settle()
     assert "outcomes_total{" not in metrics.page().decode()
+
+
+async def test_definitions_of_one_name_and_two_kinds_are_two_series() -> None:
+    world = World()
+    operator = await world.operator()
+    metrics = Metrics()
+    metrics.follow(operator.cache.tally, lambda: world.now)
+    for kind in ("TaskDefinition", "ClusterTaskDefinition"):
+        ref = {"kind": kind, "name": "render", "version": "1"}
+        await world.submit(kind.lower(), definitionRef=ref)
+    await operator.settle()
+    page = metrics.page().decode()
+    for name in ("render", "ClusterTaskDefinition/render"):
+        assert f'taskyard_tasks{{definition="{name}",' in page

@@ -239,6 +239,25 @@ def test_a_claim_that_is_given_back_leaves_no_run_and_keeps_its_number() -> None
     assert (status.claimed_at, status.claimed_by, status.message) == (None, None, "the image is not there")
 
 
+@pytest.mark.parametrize(
+    ("ending", "message"),
+    [
+        pytest.param(
+            Stopped(UNSEEN, StopReason.START_TIMEOUT),
+            "it was stopped (StartTimeout); some code of it may have run",
+            id="given back too late",
+        ),
+        pytest.param(Stopped(RAN, StopReason.LOST), "it was stopped (Lost)", id="lost"),
+        pytest.param(Stopped(RAN, StopReason.REPLACED), "the task was replaced", id="replaced"),
+    ],
+)
+def test_a_stop_whose_words_somebody_took_from_the_status_is_told_by_its_reason(
+    ending: Stopped, message: str
+) -> None:
+    [run] = after(ending, message=None).runs
+    assert run.message == message
+
+
 @pytest.mark.parametrize("reason", [StopReason.CANCELLED, StopReason.DEADLINE_EXCEEDED, StopReason.EXPIRED])
 def test_what_never_started_leaves_no_run(reason: StopReason) -> None:
     assert after(Stopped(NEVER, reason), State.CLAIMED).runs == ()

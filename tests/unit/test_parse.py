@@ -396,6 +396,39 @@ def test_a_pod_with_a_broken_label_belongs_to_no_attempt(label: str) -> None:
     assert parse.pod(merged(POD, {"metadata": {"labels": {"taskyard.dev/attempt": label}}})).attempt == -1
 
 
+READY = {"type": "Ready", "status": "True"}
+MARKED = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T12:00:00Z"}
+CONTAINERS_READY = {"type": "ContainersReady", "status": "True"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "is_silent"),
+    [
+        pytest.param([READY, CONTAINERS_READY], False, id="all is well"),
+        pytest.param([MARKED, CONTAINERS_READY], True, id="not ready, for no reason, with ready containers"),
+        pytest.param(
+            [MARKED | {"reason": "ReadinessGatesNotReady"}, CONTAINERS_READY],
+            False,
+            id="its kubelet waits for a gate, and says so",
+        ),
+        pytest.param(
+            [
+                MARKED | {"reason": "ContainersNotReady"},
+                CONTAINERS_READY | {"status": "False", "reason": "ContainersNotReady"},
+            ],
+            False,
+            id="its kubelet says that a container is not ready",
+        ),
+        pytest.param([], False, id="nothing is told"),
+    ],
+)
+def test_a_node_is_silent_when_its_pod_is_marked_by_others_than_its_kubelet(
+    conditions: list[dict[str, str]], is_silent: bool
+) -> None:
+    since = parse.pod(merged(POD, {"status": {"conditions": conditions}})).silent_since
+    assert since == (datetime(2026, 1, 1, 12, tzinfo=UTC) if is_silent else None)
+
+
 @pytest.mark.parametrize(("status", "disruption"), [("True", "EvictionByEvictionAPI"), ("False", None)])
 def test_a_disruption_is_a_condition_that_is_true(status: str, disruption: str | None) -> None:
     conditions = [{"type": "DisruptionTarget", "status": status, "reason": "EvictionByEvictionAPI"}]
@@ -421,6 +454,13 @@ def test_a_disruption_is_a_condition_that_is_true(status: str, disruption: str |
 def test_how_a_job_stands(status: dict[str, Any], succeeded: bool, failed: bool) -> None:
     job = parse.job({"metadata": {"name": "j", "uid": "u"}, "status": status})
     assert (job.succeeded, job.failed) == (succeeded, failed)
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_idle"), [({}, False), ({"parallelism": 1}, False), ({"parallelism": 0}, True)]
+)
+def test_a_job_may_be_scaled_to_none(spec: dict[str, int], is_idle: bool) -> None:
+    assert parse.job({"metadata": {"name": "j", "uid": "u"}, "spec": spec}).is_idle is is_idle
 
 
 @pytest.mark.parametrize(

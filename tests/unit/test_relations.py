@@ -228,18 +228,24 @@ async def test_an_operator_that_ends_between_two_verdicts_leaves_nobody_in_a_cir
     assert all("form a circle" in each for each in said)
 
 
-async def test_a_circle_of_hundreds_costs_each_of_them_a_look_and_a_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One way to find it for all of them: as long a way kept for each would be more than an operator has."""
-    looks = Counter[str]()
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often it was asked, by its name, what a task leads to."""
+    found = Counter[str]()
     leads_to = dependencies.leads_to
 
     def counted(task: Task, named: Callable[[str], Task | None]) -> Iterator[Task]:
-        looks[task.name] += 1
+        found[task.name] += 1
         return leads_to(task, named)
 
     monkeypatch.setattr(dependencies, "leads_to", counted)
+    return found
+
+
+async def test_a_circle_of_hundreds_costs_each_of_them_a_look_and_a_sentence(
+    looks: Counter[str],
+) -> None:
+    """One way to find it for all of them: as long a way kept for each would be more than an operator has."""
     world = World()
     for number in range(400):
         await world.submit(f"task-{number}", dependencies=[f"task-{(number + 1) % 400}"])
@@ -252,17 +258,9 @@ async def test_a_circle_of_hundreds_costs_each_of_them_a_look_and_a_sentence(
 
 
 async def test_what_was_submitted_while_nobody_acted_is_searched_once(
-    monkeypatch: pytest.MonkeyPatch,
+    looks: Counter[str],
 ) -> None:
     """A long chain, and each of it new: nobody walks all the way for each of them."""
-    looks = Counter[str]()
-    leads_to = dependencies.leads_to
-
-    def counted(task: Task, named: Callable[[str], Task | None]) -> Iterator[Task]:
-        looks[task.name] += 1
-        return leads_to(task, named)
-
-    monkeypatch.setattr(dependencies, "leads_to", counted)
     world = World()
     for number in range(300):
         depends = {"dependencies": [f"task-{number - 1}"]} if number else {"suspend": True}
@@ -357,28 +355,21 @@ async def test_a_fan_in_of_500_costs_one_thought_each_and_no_scan() -> None:
     for number in range(20):
         await world.submit(f"bystander-{number}", suspend=True)
     await operator.settle(rounds=2000)
-    thoughts = Counter[str]()
-    step = operator.loop.step
-
-    async def counted(uid: str) -> None:
-        thoughts[uid] += 1
-        await step(uid)
-
-    operator.loop.step = counted  # type: ignore[method-assign]
+    operator.thoughts.clear()
     world.edit_spec("first", priority=3)
     await operator.settle()
-    assert thoughts.keys() == {world.task("first")["metadata"]["uid"]}, (
+    assert operator.thoughts.keys() == {world.task("first")["metadata"]["uid"]}, (
         "an edit of it is no news for those that wait"
     )
-    thoughts.clear()
+    operator.thoughts.clear()
     operator.cache._entries = Unscanned(operator.cache._entries)
     world.edit_spec("first", cancel=True)
     await operator.settle(rounds=2000)
     waiting = [world.status(f"other-{number}") for number in range(500)]
     assert {each["reason"] for each in waiting} == {"DependencyFailed"}
     bystanders = {world.task(f"bystander-{number}")["metadata"]["uid"] for number in range(20)}
-    assert not bystanders & thoughts.keys()
-    assert max(thoughts.values()) <= 3, "one for the news, and one for the echo of the answer to it"
+    assert not bystanders & operator.thoughts.keys()
+    assert max(operator.thoughts.values()) <= 3, "one for the news, and one for the echo of the answer to it"
 
 
 def states(world: World, names: str) -> str:

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from taskyard.loop import LOOKS_AROUND_FOR
 from taskyard.settings import BadSetting, LogFormat, load
 
 
@@ -24,7 +25,12 @@ def test_an_option_wins_over_the_environment() -> None:
 
 def test_jobs_are_kept_for_ten_minutes_unless_told() -> None:
     assert load({}, {}).keep_jobs == timedelta(minutes=10)
-    assert load({"keep_jobs_seconds": "0"}, {}).keep_jobs == timedelta(0)
+    assert load({"keep_jobs_seconds": "60"}, {}).keep_jobs == timedelta(minutes=1)
+
+
+def test_an_operator_that_is_told_to_end_looks_around_for_a_second_unless_told() -> None:
+    assert load({}, {}).look_around == LOOKS_AROUND_FOR == timedelta(seconds=1)
+    assert load({"look_around_seconds": "5"}, {}).look_around == timedelta(seconds=5)
 
 
 def test_limits() -> None:
@@ -58,6 +64,7 @@ def test_everything_is_listed_every_five_minutes_unless_told(
         ("TASKYARD_NAMESPACE_WEIGHTS", "a", "must name namespaces with their weights"),
         ("TASKYARD_NAMESPACE_WEIGHTS", "a=0", "from 1 to 9999, as in a=3,b=2; it is 'a=0'"),
         ("TASKYARD_NAMESPACE_WEIGHTS", "A=1", "must be a name as Kubernetes has them"),
+        ("TASKYARD_KEEP_JOBS_SECONDS", "59", "must be at least 60; it is '59'"),
         ("TASKYARD_LOG_FORMAT", "xml", "must be one of json, text; it is 'xml'"),
         ("TASKYARD_LOG_LEVEL", "loud", "must be one of debug, info, warning, error"),
         ("TASKYARD_IDENTITY", "x" * 254, "--identity ($TASKYARD_IDENTITY) must have at most 253 characters"),

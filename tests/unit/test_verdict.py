@@ -112,6 +112,20 @@ def test_succeeded(succeeded: Pod) -> None:
             id="an init container fails the task as well",
         ),
         pytest.param(
+            pod(FAILED, init_containers=(ended(255, "sidecar", reason="Unknown"), ended(2, "b"))),
+            "ExitCode",
+            "the init container `b` exited with code 2",
+            id="what was seen of an init container counts, whatever was not seen of another",
+        ),
+        pytest.param(
+            pod(
+                FAILED, init_containers=(Container("a", exit=Exit(128, "StartError", "no such file", None)),)
+            ),
+            "ExitCode",
+            "the init container `a` exited with code 128: no such file",
+            id="the command of an init container that does not exist is the task's own fault",
+        ),
+        pytest.param(
             pod(FAILED, ended(137), reason="DeadlineExceeded"),
             "Timeout",
             "the pod ran into its own `activeDeadlineSeconds`",
@@ -163,6 +177,26 @@ def test_failed(failed: Pod, code: str, message: str) -> None:
             pod(FAILED, NEVER_STARTED),
             "nobody saw the container end: its node went away or restarted",
             id="137 of a container that never started is not a kill",
+        ),
+        pytest.param(
+            pod(FAILED, init_containers=(ended(0, "a"), ended(255, "b", reason="Unknown"))),
+            "nobody saw the init container `b` end: its node went away or restarted",
+            id="255 of an init container after a power cut is made up as well",
+        ),
+        pytest.param(
+            pod(FAILED, init_containers=(replace(NEVER_STARTED, name="a"),)),
+            "nobody saw the init container `a` end: its node went away or restarted",
+            id="and so is 137 of one that the kubelet knows nothing of",
+        ),
+        pytest.param(
+            pod(FAILED, init_containers=(ended(143, "a"),), disruption="DeletionByTaintManager"),
+            "the pod on node `node-1` was disrupted (DeletionByTaintManager)",
+            id="an init container was killed, and the disruption tells by whom",
+        ),
+        pytest.param(
+            pod(FAILED, init_containers=(ended(137, "a"),), deleting=True),
+            "the pod was deleted before its run had ended",
+            id="an init container was killed because its pod was deleted",
         ),
     ],
 )

@@ -1,6 +1,7 @@
 """A fake cluster with an operator that moves only when told, and somebody who plays kubelet."""
 
 import copy
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,11 +20,13 @@ TIME = "2026-01-01T00:00:10Z"
 class Operator:
     """One life of an operator: its cache and its loop. Several may live at once, or one after the other."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: "World", name: str, **told: Any) -> None:
         self._world = world
         self.cache = Cache()
-        self.loop = Loop(world.cluster, self.cache, claimer=name, now=lambda: world.now)
+        self.loop = Loop(world.cluster, self.cache, claimer=name, now=lambda: world.now, **told)
         self.is_deaf = False
+        self.thoughts = Counter[str]()
+        """How often it thought of each, by uid."""
         world.cluster.watch(self._hear)
 
     async def start(self) -> "Operator":
@@ -36,6 +39,7 @@ class Operator:
             if self.cache.dirty.is_idle:
                 return
             uid = await self.cache.dirty.take()
+            self.thoughts[uid] += 1
             try:
                 await self.loop.step(uid)
             finally:
@@ -76,8 +80,8 @@ class World:
         self.now = datetime(2026, 1, 1, 0, 1, 0, tzinfo=UTC)
         self.cluster = FakeCluster(now=lambda: self.now)
 
-    async def operator(self, name: str = "op-1") -> Operator:
-        return await Operator(self, name).start()
+    async def operator(self, name: str = "op-1", **told: Any) -> Operator:
+        return await Operator(self, name, **told).start()
 
     async def submit(self, name: str = "hello", **spec: Any) -> None:
         task = new_task(name, NAMESPACE)

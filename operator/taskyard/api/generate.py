@@ -59,11 +59,11 @@ DEFINITION_COLUMNS: list[JSON] = [
 
 QUEUE_COLUMNS: list[JSON] = [
     {"name": "Pending", "type": "integer", "jsonPath": ".status.pending"},
+    {"name": "Claimed", "type": "integer", "jsonPath": ".status.claimed"},
     {"name": "Running", "type": "integer", "jsonPath": ".status.running"},
     {"name": "Limit", "type": "integer", "jsonPath": ".spec.maxConcurrent"},
     {"name": "Paused", "type": "boolean", "jsonPath": ".spec.paused"},
     AGE,
-    {"name": "Claimed", "type": "integer", "jsonPath": ".status.claimed", "priority": 1},
     {"name": "Delayed", "type": "integer", "jsonPath": ".status.delayed", "priority": 1},
     {"name": "Oldest", "type": "date", "jsonPath": ".status.oldestPendingAt", "priority": 1},
 ]

@@ -39,7 +39,7 @@ class Unshield:
 
 @dataclass(frozen=True, slots=True)
 class SuspendJob:
-    """Let a Job make no more pods, and take back the one that has no node."""
+    """Let a Job make no more pods, not even if somebody resumes it, and take back the one that has no node."""
 
     job: Job
 

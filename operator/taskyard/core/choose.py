@@ -4,13 +4,12 @@ Tasks wait in lanes. All tasks of a lane take the same slots (of their queue, th
 so what holds the first of them holds all: no choice looks at more than the first of each lane, however many wait.
 
 Between lanes it goes by turns, three times over: between namespaces, between the queues of a namespace, and between
-the tenants of a queue. Each time whoever went least lately goes first, by its weight. Slots are compared where they
-are short: the last one that is left, of the operator or of a queue, goes to whoever has the fewest for its weight.
-Anywhere else it does not matter who has how many: a long task takes nothing from those who wait for a rate, or for a
-type. Within a tenant the rank decides: see `rank`.
+the tenants of a queue. Each time whoever went least often goes first, by its weight. Slots are compared where they
+are short: the last one that is left, of the operator or of a queue, goes to nobody who has its share of them already,
+while there is somebody who has not. Anywhere else it does not matter who has how many: a long task takes nothing from
+those who wait for a rate, or for a type. Within a tenant the rank decides: see `rank`.
 """
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from taskyard.core.model import Task
+from taskyard.core.rate import Rate, next_start
+from taskyard.core.shares import Shares
 from taskyard.core.spec import DefinitionRef
 from taskyard.core.turns import Group, Rank, Turn
 from taskyard.core.words import DefinitionKind, Reason
@@ -32,6 +33,10 @@ AGEING: Final = timedelta(seconds=60)
 AT_ONCE: Final = 64
 """How many are chosen in one step: many thousands, let go together, are not to hold up everybody else."""
 
+CREDIT: Final = 1.0
+"""So many turns may somebody be behind the others, and make up for it. Whoever has its share of slots, and lets others
+go first, loses no turn by that; and whoever rested, or was held for long, does not go alone for as long."""
+
 Place = tuple[Rank, str]
 QueueKey = tuple[str, str]
 """Namespace and name."""
@@ -41,14 +46,6 @@ Scope = tuple[str, ...]
 """What has slots: `("queue", namespace, name)` and the like."""
 
 OPERATOR: Final[Scope] = ("operator",)
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """`rateLimit`: so many starts in any window of that length."""
-
-    tasks: int
-    window: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +116,17 @@ class Limits:
         queue = self.queues.get(key)
         return queue.rate.window if queue is not None and queue.rate is not None else timedelta()
 
-    def weight_of_namespace(self, lane: Lane) -> int:
-        return self.namespace_weights.get(lane.namespace, 1)
-
-    def weight_of_share(self, lane: Lane) -> int:
-        queue = self.queue(lane)
-        return queue.weights.get(lane.share, 1) if queue is not None else 1
+    def weights(self, group: Scope, lanes: Sequence[Lane]) -> dict[Scope, int]:
+        """Who takes turns for these lanes in their group, and the weight of each there."""
+        match group[0]:
+            case "operator":
+                return {each.of_namespace: self.namespace_weights.get(each.namespace, 1) for each in lanes}
+            case "namespace":
+                return {each.of_queue: 1 for each in lanes}
+            case _:
+                queue = self.queue(lanes[0])
+                weights = queue.weights if queue is not None else {}
+                return {each.of_share: weights.get(each.share, 1) for each in lanes}
 
     def of(self, scope: Scope, lane: Lane) -> int | None:
         """How many slots there are of one of the scopes of this lane."""
@@ -152,7 +154,7 @@ class Used:
 
     slots: Mapping[Scope, int] = field(default_factory=dict)
     turns: Mapping[Scope, float] = field(default_factory=dict)
-    """How often somebody went, by its weight; for whoever rests it counts as if it had gone as often as the others."""
+    """How often somebody went, by its weight. Nobody counts as more than a turn behind the others."""
     starts: Mapping[tuple[str, str], Sequence[datetime]] = field(default_factory=dict)
     """The latest last."""
     going: Mapping[QueueKey, int] = field(default_factory=dict)
@@ -215,19 +217,19 @@ class Race:
         self._more = defaultdict[Scope, int](int)
         self.turns: dict[Scope, float] = {}
         self._tenancies: dict[QueueKey, tuple[Queue, bool, float]] = {}
+        self._rivals: Mapping[Scope, Sequence[Lane]] = {}
+        self._shares: dict[Scope, Shares[Scope]] = {}
 
     def start(self, lane: Lane) -> None:
         """One of this lane goes."""
         self._tenancies.clear()
+        self._shares.clear()
         for scope in lane.scopes:
             self._more[scope] += 1
-        for group, scope, weight in (
-            (OPERATOR, lane.of_namespace, self._limits.weight_of_namespace(lane)),
-            (lane.of_namespace, lane.of_queue, 1),
-            (lane.of_queue, lane.of_share, self._limits.weight_of_share(lane)),
-        ):
+        for group in (OPERATOR, lane.of_namespace, lane.of_queue):
+            [(scope, weight)] = self._limits.weights(group, [lane]).items()
             now_at = self._went(scope, group)
-            self.turns[_clock(group)] = now_at
+            self.turns[_clock(group)] = max(now_at, self._turn_of(_clock(group)))
             self.turns[scope] = now_at + 1 / weight
 
     def is_open(self, lane: Lane) -> bool:
@@ -287,14 +289,14 @@ class Race:
         went = self._went(lane.of_namespace, OPERATOR)
         if not self._is_last(OPERATOR, lane):
             return 0.0, went
-        return self.slots(lane.of_namespace) / self._limits.weight_of_namespace(lane), went
+        return self._excess(OPERATOR, lane.of_namespace), went
 
     def turn_of_queue(self, lane: Lane) -> Turn | None:
         """Among the queues of its namespace. None: it has no room."""
         if not self.has_room(lane.of_queue, lane):
             return None
-        slots = self.slots(lane.of_queue) if self._is_last(OPERATOR, lane) else 0.0
-        return slots, self._went(lane.of_queue, lane.of_namespace)
+        excess = self._excess(lane.of_namespace, lane.of_queue) if self._is_last(OPERATOR, lane) else 0.0
+        return excess, self._went(lane.of_queue, lane.of_namespace)
 
     def turn_of_lane(self, lane: Lane) -> Turn | None:
         """Among the tenants of its queue. None: it has no room."""
@@ -304,11 +306,8 @@ class Race:
             return None
         if of_type is not None and self._is_full(of_type, lane):
             return None
-        went = self._turn_of(of_share)
-        return (
-            self.slots(of_share) / queue.weights.get(lane.share, 1) if is_short else 0.0,
-            max(went, clock),
-        )
+        excess = self._excess(lane.of_queue, of_share) if is_short else 0.0
+        return excess, max(self._turn_of(of_share), clock - CREDIT)
 
     def _tenancy(self, lane: Lane) -> tuple[Queue, bool, float]:
         """What the tenants of a queue have in common: the queue, whether slots are short, and how far turns are."""
@@ -319,12 +318,23 @@ class Race:
             known = self._tenancies[key] = (self._limits.queue(lane) or _NO_LIMITS, is_short, clock)
         return known
 
+    def compete(self, rivals: Mapping[Scope, Sequence[Lane]]) -> None:
+        """Those who wait: of each group, a lane at least of every member."""
+        self._rivals = rivals
+
+    def _excess(self, group: Scope, scope: Scope) -> float:
+        """How much more than its share somebody would have with one slot more, for its weight."""
+        if (shares := self._shares.get(group)) is None:
+            weights = self._limits.weights(group, self._rivals[group])
+            shares = self._shares[group] = Shares.of(weights, self.slots)
+        return shares.excess(scope, self.slots(scope))
+
     def _is_last(self, scope: Scope, lane: Lane) -> bool:
         """Whether there is one slot left."""
         return self._is_full(scope, lane, but_for=1)
 
     def _went(self, scope: Scope, group: Scope) -> float:
-        return max(self._turn_of(scope), self._turn_of(_clock(group)))
+        return max(self._turn_of(scope), self._turn_of(_clock(group)) - CREDIT)
 
     def _turn_of(self, scope: Scope) -> float:
         own = self.turns.get(scope)
@@ -356,34 +366,27 @@ class _Head:
 
 def _contest(race: Race, waiting: Mapping[Lane, Sequence[Place]]) -> Group:
     """All who wait, as they take turns: by namespace, queue and tenant. Nobody looks into a queue that is closed."""
-    queues = defaultdict[QueueKey, list[Lane]](list)
+    queues = defaultdict[Scope, list[Lane]](list)
     for lane in waiting:
-        queues[lane.queue_key].append(lane)
-    namespaces: dict[str, list[Lane]] = {}
-    for lanes in queues.values():
-        namespaces.setdefault(lanes[0].namespace, []).append(lanes[0])
+        queues[lane.of_queue].append(lane)
+    namespaces = defaultdict[Scope, list[Lane]](list)
+    for one, *_ in queues.values():
+        namespaces[one.of_namespace].append(one)
+    of_all = [one for one, *_ in namespaces.values()]
+    race.compete({**queues, **namespaces, OPERATOR: of_all})
 
     def of_queue(any_of_it: Lane) -> Group:
-        lanes = queues[any_of_it.queue_key] if race.has_room(any_of_it.of_queue, any_of_it) else []
+        lanes = queues[any_of_it.of_queue] if race.has_room(any_of_it.of_queue, any_of_it) else []
         heads = (_Head(race, lane, waiting[lane]) for lane in lanes)
         return Group(partial(race.turn_of_queue, any_of_it), heads)
 
     def of_namespace(lanes: list[Lane]) -> Group:
         return Group(partial(race.turn_of_namespace, lanes[0]), map(of_queue, lanes))
 
-    return Group(partial(race.turn_of_all, next(iter(waiting), None)), map(of_namespace, namespaces.values()))
+    anybody = next(iter(waiting), None)
+    return Group(partial(race.turn_of_all, anybody), map(of_namespace, namespaces.values()))
 
 
 def _clock(group: Scope) -> Scope:
     """Where the turns of those in a group have come to."""
     return "clock", *group
-
-
-def next_start(rate: Rate, starts: Sequence[datetime], more: int, now: datetime) -> datetime | None:
-    """When one more may start, after those that have and those that will now; None: now too."""
-    recent = starts[bisect_right(starts, now - rate.window) :]
-    windows = max(more // rate.tasks, 0) + 1
-    before = len(recent) + more - windows * rate.tasks
-    if before >= 0:
-        return recent[before] + windows * rate.window
-    return now + (windows - 1) * rate.window if windows > 1 else None

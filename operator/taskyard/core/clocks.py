@@ -58,9 +58,9 @@ def schedule_by(task: Task, pod: Pod | None = None) -> datetime | None:
 
 
 def start_by(task: Task, pod: Pod) -> datetime | None:
-    """When a claim whose pod has a node, but no started container, is given back."""
+    """When a claim whose pod has a node, but no started container, is given back; fractions are lost here, too."""
     found_at = pod.scheduled_at or task.status.claimed_at
-    return found_at + task.spec.start_timeout if found_at is not None else None
+    return found_at + task.spec.start_timeout + A_SECOND if found_at is not None else None
 
 
 def timeout_at(task: Task, started_at: datetime | None) -> datetime | None:

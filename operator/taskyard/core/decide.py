@@ -13,6 +13,7 @@ from typing import Final
 from taskyard.core import (
     clocks,
     definitions,
+    denied,
     dependencies,
     duplicates,
     kueue,
@@ -35,9 +36,14 @@ ORPHANED: Final = StopReason.LOST, "its Job was deleted and the pod left behind,
 
 def decide(snapshot: Snapshot, now: datetime) -> Decision:
     """The next step of one Task."""
+    return denied.in_place_of(next_step(snapshot, now), snapshot, now)
+
+
+def next_step(snapshot: Snapshot, now: datetime) -> Decision:
+    """The same, whoever may refuse it."""
     if snapshot.vanished and snapshot.live is None:
         return Decision(Look())
-    if (pod := stray(snapshot)) is not None:
+    if (pod := stray(snapshot)) is not None and not denied.is_denied(snapshot, pod.name, now):
         # Only the API server knows which attempt is current: the cache may lag behind another's claim.
         if snapshot.live is None:
             return Decision(Look())
@@ -90,8 +96,6 @@ def wait(snapshot: Snapshot, now: datetime) -> Decision:
     """Unclaimed: claim it when nothing holds it any more."""
     task = snapshot.task
     is_busy = any(pod.is_alive for pod in snapshot.pods)
-    if task.deleting:
-        return say.NOTHING
     if kueue.queues(task) and task.status.attempt > 0 and not is_busy:
         # A Job that was taken back is Kueue's to resume, at any time: it goes before anything else is decided.
         if snapshot.live is None:
@@ -185,16 +189,7 @@ def follow(snapshot: Snapshot, now: datetime) -> Decision:
     if alive:
         return attend(snapshot, min(alive, key=_age), now)
     if over:
-        pod = max(over, key=_age)
-        if (told_by := stopping.evidence_until(task, pod, now)) is not None:
-            return say.acknowledge(snapshot, told_by)
-        ending = verdict.of_pod(pod, task)
-        if isinstance(ending, verdict.Lost) and kueue.queues(task):
-            if snapshot.live is None:
-                return Decision(Look())
-            if kueue.holds(task, snapshot.live.job):
-                ending = preempted(task, pod, ending.evidence)
-        return resolve(snapshot, ending, now, pod)
+        return finish(snapshot, max(over, key=_age), now)
     if any(pod.is_alive for pod in snapshot.pods):
         return outlive(snapshot, now)
     if task.status.state is State.CLAIMED and not pods and task.status.stop is None:
@@ -206,13 +201,27 @@ def follow(snapshot: Snapshot, now: datetime) -> Decision:
     return close(snapshot, max(pods, key=_age, default=None), now)
 
 
-def preempted(task: Task, pod: Pod, evidence: verdict.Evidence) -> verdict.Ending:
-    """What is over because Kueue has suspended its Job: that costs nothing where no code of the user's ran."""
-    if evidence.has_started or task.status.recorded_run is not None:
-        return verdict.Lost(evidence, kueue.PREEMPTED)
-    if pod.disruption is not None:  # whoever ended it may not be who could tell
-        return verdict.Lost(evidence, kueue.PREEMPTED_UNSEEN)
-    return verdict.NotStarted(evidence, kueue.TAKEN_BACK, is_capacity=True)
+def finish(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
+    """The run's pod is over. It has its verdict, when nobody can have another made by resuming its Job.
+
+    A Job that somebody suspends, or scales to none, takes its pod away uncounted: such a pod is being deleted.
+    """
+    task = snapshot.task
+    if (told_by := stopping.evidence_until(task, pod, now)) is not None:
+        return say.acknowledge(snapshot, told_by)
+    ending = verdict.of_pod(pod, task)
+    is_lost = isinstance(ending, verdict.Lost)
+    if snapshot.live is None and (pod.deleting or (is_lost and kueue.queues(task))):
+        return Decision(Look())
+    job = stopping.unfinished_job(snapshot)
+    if is_lost and kueue.holds(task, job):
+        ending = kueue.preempted(task, pod, ending.evidence)
+    is_taken_back = kueue.queues(task) and isinstance(ending, verdict.NotStarted)  # `put_to_rest` comes next
+    if job is None or not (job.suspend or job.is_idle) or is_taken_back:
+        return resolve(snapshot, ending, now, pod)
+    if isinstance(ending, verdict.Lost) and task.status.stop is None:
+        return stopping.request(snapshot, (StopReason.LOST, ending.message), now)
+    return Decision(DeleteJob(job))
 
 
 def outlive(snapshot: Snapshot, now: datetime) -> Decision:
@@ -221,50 +230,61 @@ def outlive(snapshot: Snapshot, now: datetime) -> Decision:
     given_up_at = stopping.given_up_at(task)
     if clocks.has_struck(given_up_at, now):
         ending = verdict.Stopped(verdict.NO_EVIDENCE, StopReason.DEADLINE_EXCEEDED)
-        return resolve(snapshot, ending, now) if snapshot.live else Decision(Look())
+        return close(snapshot, None, now, ending) if snapshot.live else Decision(Look())
     if task.status.stop is None and (why := stopping.why(task, None, now)) is not None:
         return stopping.request(snapshot, why, now)
     strays = [pod for pod in snapshot.pods if pod.is_alive]
-    overdue = (stopping.overdue_at(pod) for pod in strays)
-    wake_at = clocks.next_of(now, (*stopping.strikes(task, None), given_up_at, *overdue))
+    worries = (moment for pod in strays for moment in stopping.worries_at(task, pod))
+    wake_at = clocks.next_of(now, (*stopping.strikes(task, None), given_up_at, *worries))
     if task.status.stop is not None:
         return say.acknowledge(snapshot, wake_at)  # the reason of the stop is said already
-    return say.explain(
-        snapshot, Reason.EARLIER_POD, stopping.still_there(min(strays, key=_age), now), wake_at
-    )
+    said = stopping.still_there(task, min(strays, key=_age), now)
+    return say.explain(snapshot, Reason.EARLIER_POD, said, wake_at)
 
 
 def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     """The run has a pod that lives: stop it if it must be, say so when the user's code starts, or let it be."""
     task, status = snapshot.task, snapshot.task.status
     if clocks.has_struck(stopping.given_up_at(task), now):
-        return resolve(snapshot, verdict.of_living(pod, task), now) if snapshot.live else Decision(Look())
+        return give_up(snapshot, pod, now)
     lost_at = stopping.unreachable_until(task, pod)
     if clocks.has_struck(lost_at, now):
         return abandon(snapshot, pod, now)
-    overdue_at = stopping.overdue_at(pod)
+    worries_at = stopping.worries_at(task, pod)
     if status.stop is not None:
         step = stopping.of_pod(snapshot, pod, now)
-        wake_at = clocks.next_of(now, (step.wake_at, lost_at, overdue_at))
+        wake_at = clocks.next_of(now, (step.wake_at, lost_at, *worries_at))
         return say.noted(snapshot, stopping.wait_for_node(snapshot, pod, replace(step, wake_at=wake_at), now))
     if (why := stopping.why(task, pod, now)) is not None:
         return stopping.request(snapshot, why, now)
     shielded_until = unshield_at(snapshot, pod)
     ownerless_until = now + launch.FIRST_LOOK if pod.owner is None else None
-    strikes = (*stopping.strikes(task, pod), lost_at, overdue_at, shielded_until, ownerless_until)
+    strikes = (*stopping.strikes(task, pod), lost_at, *worries_at, shielded_until, ownerless_until)
     wake_at = clocks.next_of(now, strikes)
     if pod.owner is None and not pod.deleting and (orphaned := adopt(snapshot, now)) is not None:
         return orphaned
     if clocks.has_struck(shielded_until, now):
         return Decision(Unshield(pod), wake_at)
-    if clocks.has_struck(overdue_at, now):
-        return say.explain(snapshot, Reason.NODE_UNREACHABLE, stopping.silence_of(pod), wake_at)
     started_at = verdict.main_started_at(pod, task.spec.main_container)
-    if status.state is State.RUNNING:
-        return say.acknowledge(snapshot, wake_at)
-    if started_at is None:
+    if status.state is State.CLAIMED and started_at is not None:
+        return begin(snapshot, pod, started_at)
+    if (said := stopping.worry(task, pod, now)) is not None:
+        return say.explain(snapshot, said.reason, said.message, wake_at)
+    if status.state is State.CLAIMED:
         return await_start(snapshot, pod, wake_at)
-    return begin(snapshot, pod, started_at)
+    return say.explain(snapshot, None, None, wake_at)  # its node may have been silent for a time
+
+
+def give_up(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
+    """Past its deadline a task is resolved, though its pod lives. After that no other may be made of its Job, and one
+    without a node must not be given one."""
+    if snapshot.live is None:
+        return Decision(Look())
+    if (job := stopping.unfinished_job(snapshot)) is not None:
+        return Decision(DeleteJob(job))
+    if pod.node is None and not pod.deleting:
+        return Decision(DeletePod(pod))
+    return resolve(snapshot, verdict.of_living(pod, snapshot.task), now)
 
 
 def begin(snapshot: Snapshot, pod: Pod, started_at: datetime) -> Decision:
@@ -329,8 +349,10 @@ def abandon(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     return Decision(DeletePod(pod, force=True), wake_at=now + stopping.PATIENCE)
 
 
-def close(snapshot: Snapshot, last_seen: Pod | None, now: datetime) -> Decision:
-    """No pod is left, for certain. What is left of the Job goes first: it could make another."""
+def close(
+    snapshot: Snapshot, last_seen: Pod | None, now: datetime, ending: verdict.Ending | None = None
+) -> Decision:
+    """No pod of the run is left, for certain. What is left of the Job goes first: it could make another."""
     assert snapshot.live is not None
     task, job = snapshot.task, snapshot.live.job
     if task.status.stop is not None:
@@ -341,7 +363,7 @@ def close(snapshot: Snapshot, last_seen: Pod | None, now: datetime) -> Decision:
     elif job is not None and job.belongs_to(task) and not job.is_over:
         return stopping.request(snapshot, why_unfinished(task, job, last_seen), now)
     own = job if job is not None and job.belongs_to(task) else None
-    return resolve(snapshot, verdict.without_pod(task, own, last_seen), now)
+    return resolve(snapshot, ending or verdict.without_pod(task, own, last_seen), now)
 
 
 def why_unfinished(task: Task, job: Job, last_seen: Pod | None) -> stopping.Why:

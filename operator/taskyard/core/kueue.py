@@ -8,7 +8,8 @@ given back then, as for want of room; the rest was preempted, and is a loss.
 from datetime import datetime
 from typing import Final
 
-from taskyard.core.model import Job, Task
+from taskyard.core import verdict
+from taskyard.core.model import Job, Pod, Task
 
 PREFIX: Final = "kueue.x-k8s.io/"
 QUEUE_NAME: Final = f"{PREFIX}queue-name"
@@ -25,7 +26,7 @@ def labels(task: Task) -> dict[str, str]:
 
 def queues(task: Task) -> bool:
     """Whether Kueue decides when the Job of this task starts."""
-    return QUEUE_NAME in task.labels
+    return QUEUE_NAME in task.labels and task.labels[QUEUE_NAME] != ""  # an empty name is none to Kueue
 
 
 def holds(task: Task, job: Job | None) -> bool:
@@ -45,3 +46,12 @@ def schedule_by(task: Task, job: Job | None) -> datetime | None:
     if job is None or job.started_at is None or not queues(task):
         return None
     return job.started_at + task.spec.schedule_timeout
+
+
+def preempted(task: Task, pod: Pod, evidence: verdict.Evidence) -> verdict.Ending:
+    """What is over because Kueue has suspended its Job: that costs nothing where no code of the user's ran."""
+    if evidence.has_started or task.status.recorded_run is not None:
+        return verdict.Lost(evidence, PREEMPTED)
+    if pod.disruption is not None:  # whoever ended it may not be who could tell
+        return verdict.Lost(evidence, PREEMPTED_UNSEEN)
+    return verdict.NotStarted(evidence, TAKEN_BACK, is_capacity=True)

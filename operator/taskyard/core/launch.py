@@ -5,7 +5,8 @@ from typing import Final
 
 from taskyard.core import clocks, duplicates, kueue, manifest, outcome, say, stopping, verdict
 from taskyard.core.actions import Ask, CreateJob, Decision, Look, Shield
-from taskyard.core.model import Error, Job, Json, Refusal, Snapshot, Status, Unregistered, Version
+from taskyard.core.model import Error, Job, Json, Snapshot, Status, Unregistered, Version
+from taskyard.core.refusals import Refusal
 from taskyard.core.words import ErrorCode, OnShutdown, Reason, State
 
 FIRST_LOOK: Final = timedelta(seconds=5)
@@ -59,6 +60,9 @@ def of_claim(snapshot: Snapshot, now: datetime) -> Decision | None:
 def no_pod(snapshot: Snapshot, job: Job, wake_at: datetime | None) -> Decision:
     """There is a Job, and it makes no pod; its controller may have said why."""
     complaint = snapshot.live.complaint if snapshot.live is not None else None
+    if job.suspend:
+        paused = f"the Job `{job.name}` is suspended, and not by Taskyard; it makes a pod when it is resumed"
+        return say.explain(snapshot, Reason.JOB_SUSPENDED, paused, wake_at)
     if complaint is None:
         silent = f"the Job `{job.name}` has made no pod so far; `kubectl describe job` shows its events"
         return say.explain(snapshot, Reason.NO_POD, silent, wake_at)

@@ -161,12 +161,16 @@ def nothing_to_run(task: Task) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": task.spec.main_container or "main", "image": "none"}]}}
 
 
+AT_REST: Final = {"suspend": True, "parallelism": 0}
+"""Of the spec of a Job that is to make no pod, not even if somebody resumes it."""
+
+
 def placeholder(task: Task, payload: Payload, now: datetime) -> dict[str, Any]:
     """A Job that only holds its name: whoever claimed this attempt, and comes late, cannot make it any more."""
     made = job(task, payload, now)
     # Without the labels of others, who would take it for one to be run.
     metadata = made["metadata"] | {"annotations": {ANNOTATION_PLACEHOLDER: "true"}, "labels": labels(task)}
-    return made | {"metadata": metadata, "spec": made["spec"] | {"suspend": True}}
+    return made | {"metadata": metadata, "spec": made["spec"] | {"completions": 1} | AT_REST}
 
 
 def job(task: Task, payload: Payload, now: datetime) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The records that everything else passes around: frozen, slotted, and changed by copy only.
 
-The cache holds one `Task` for every Task in the cluster, so what a resolved one no longer needs is left out;
-see `parse.task`.
+The cache holds one `Task` for each one there is, so what a resolved one needs no more is left out: `parse.task`.
 """
 
 from collections.abc import Mapping
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from taskyard.core.refusals import Denial, Refusal
 from taskyard.core.spec import Spec
 from taskyard.core.words import DefinitionKind, Flaw, PodPhase, Reason, State, StopReason
 
@@ -221,15 +221,13 @@ class Exit:
 class Container:
     """One container of a pod: not started, started, or ended.
 
-    `exit` without `started_at` is not a container that ran: the kubelet reports such an end, with 137, for
-    one that it never started.
+    `exit` without `started_at`: it never ran. The kubelet reports such an end, with 137.
     """
 
     name: str
     started_at: datetime | None = None
     exit: Exit | None = None
-    memory_limit: str | None = None
-    """Told of one that ran out of memory."""
+    memory_limit: str | None = None  # told of one that ran out of memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +274,8 @@ class Pod:
     reason: str | None = None
     message: str | None = None
     disruption: str | None = None
+    silent_since: datetime | None = None
+    """Since when its node is said not to answer, by others than its kubelet."""
     hindrance: Hindrance | None = None
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -313,7 +313,8 @@ class Job:
     is_placeholder: bool = False
     """Whether it only holds the name, so that a claimer who is gone can make no Job of it any more."""
     suspend: bool = False
-    """What was asked of it."""
+    is_idle: bool = False
+    """Whether it is to have no pods, suspended or not: `parallelism: 0`. As `suspend`, that was asked of it."""
     started_at: datetime | None = None
     """Since when it makes pods: since it was resumed, if it was suspended at first."""
     is_suspended: bool = False
@@ -327,15 +328,6 @@ class Job:
     def belongs_to(self, task: Task) -> bool:
         """Whether this Job is the current attempt of the task, and not somebody else's that took the name."""
         return self.owner_uid == task.uid and self.attempt == task.status.attempt
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The API server's no to the Job of an attempt."""
-
-    malformed: bool
-    message: str
-    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +386,7 @@ class Snapshot:
     pods: tuple[Pod, ...] = ()
     job: Job | None = None
     refusal: Refusal | None = None
+    denial: Denial | None = None
     looked_at: datetime | None = None
     vanished: bool = False
     live: Live | None = None

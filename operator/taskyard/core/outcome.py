@@ -121,12 +121,12 @@ def unclaimed(task: Task, why: str, now: datetime) -> Status:
 
 def stopped(task: Task, ending: verdict.Stopped, now: datetime) -> Status:
     """Stopped on purpose: the reason on record is the verdict."""
-    evidence, said = ending.evidence, task.status.message or ""
+    evidence, said = ending.evidence, task.status.message or f"it was stopped ({ending.reason})"
     match ending.reason:
         case StopReason.CANCELLED:
             return cancelled(task, evidence, now)
         case StopReason.REPLACED:
-            return replaced(task, said, evidence, now)
+            return replaced(task, task.status.message or "replaced", evidence, now)
         case StopReason.DEADLINE_EXCEEDED:
             return deadline_exceeded(task, evidence, now)
         case StopReason.EXPIRED:

@@ -125,6 +125,7 @@ def pod(obj: Json) -> Pod:
         reason=status.get("reason"),
         message=status.get("message") or _condition(status, "DisruptionTarget").get("message"),
         disruption=_true_condition(status, "DisruptionTarget"),
+        silent_since=_silent_since(status),
         hindrance=_hindrance(status),
         containers=_containers(status.get("containerStatuses"), spec.get("containers", [])),
         init_containers=_containers(status.get("initContainerStatuses"), spec.get("initContainers", [])),
@@ -147,6 +148,7 @@ def job(obj: Json) -> Job:
         failed=_true_condition(status, "Failed") is not None,
         is_placeholder=manifest.ANNOTATION_PLACEHOLDER in metadata.get("annotations", {}),
         suspend=spec.get("suspend", False),
+        is_idle=spec.get("parallelism") == 0,
         started_at=_maybe_time(status.get("startTime")),
         is_suspended=_true_condition(status, "Suspended") is not None
         and not (status.get("active", 0) or status.get("terminating", 0)),
@@ -316,6 +318,16 @@ def _disturbed_at(metadata: Json, status: Json) -> datetime | None:
     grace = parse_spec.bounded(metadata.get("deletionGracePeriodSeconds") or 0)
     moments = (gone_by - grace if gone_by is not None else None, _since(status, "DisruptionTarget"))
     return min((each for each in moments if each is not None), default=None)
+
+
+def _silent_since(status: Json) -> datetime | None:
+    """Since when the controller of nodes says that a pod is not ready. It gives no reason, which a kubelet does, and it
+    leaves the containers ready. A kubelet that comes back says otherwise at once."""
+    said: Json = next((each for each in status.get("conditions", []) if each["type"] == "Ready"), {})
+    is_by_kubelet = said.get("reason") is not None or not _condition(status, "ContainersReady")
+    if said.get("status") != "False" or is_by_kubelet:
+        return None
+    return _maybe_time(said.get("lastTransitionTime"))
 
 
 def complaint(events: Sequence[Json]) -> str | None:

@@ -10,8 +10,9 @@ from sys import intern
 from typing import Any, Final
 
 from taskyard.core import defaults, manifest
-from taskyard.core.choose import Queue, Rate
+from taskyard.core.choose import Queue
 from taskyard.core.model import Bound, Version
+from taskyard.core.rate import Rate
 from taskyard.core.spec import DefinitionRef, Expected, Retry, Spec
 from taskyard.core.words import (
     Backoff,

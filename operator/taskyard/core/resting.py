@@ -57,9 +57,13 @@ def run_again(snapshot: Snapshot, now: datetime) -> Status:
 
 
 def may_lose(task: Task, job: Job, kept_for: timedelta, now: datetime) -> bool:
-    """Whether a Job of a resolved task is needed no more, and its pod neither: all that they tell is in the status."""
+    """Whether a Job of a resolved task is needed no more, and its pod neither: all that they tell is in the status.
+
+    What is known of the Task may be old. A Job of a later attempt than it knows is that of a rerun, and at work.
+    """
     status = task.status
     is_settled = task.spec.rerun <= status.observed_rerun and not logs.is_awaited(task.spec, status)
-    if not (status.state.is_terminal and is_settled and job.owner_uid == task.uid) or job.deleting:
+    is_known = job.attempt is not None and job.attempt <= status.attempt
+    if not (status.state.is_terminal and is_settled and is_known) or job.deleting:
         return False
     return status.completed_at is not None and status.completed_at + kept_for <= now

@@ -12,7 +12,7 @@ from typing import Final
 
 from taskyard.core import clocks, duplicates, kueue, say, text, verdict
 from taskyard.core.actions import Decision, DeleteJob, DeletePod, EndPod, Look, SuspendJob
-from taskyard.core.model import Pod, Snapshot, Status, Stop, Task, Wait
+from taskyard.core.model import Job, Pod, Snapshot, Status, Stop, Task, Wait
 from taskyard.core.words import Reason, State, StopReason
 
 SHORTEST_LIMIT: Final = 1
@@ -26,6 +26,9 @@ PATIENCE: Final = timedelta(seconds=30)
 
 SHORT_PATIENCE: Final = timedelta(seconds=10)
 """The same for a pod that a taint has driven away: often its node is silent, and more is known sooner."""
+
+SILENCE_IS_NEWS_AFTER: Final = timedelta(minutes=1)
+"""Of the node of a run that may go on: most of them come back, or their pods are told to end."""
 
 EVIDENCE_LAGS: Final = timedelta(seconds=3)
 """Behind the phase of a pod: its kubelet may say that it has failed a moment before it says how, or that it was its
@@ -172,11 +175,47 @@ def of_pod(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     return Decision(wake_at=ask_again_at(snapshot.task, now))
 
 
-def overdue_at(pod: Pod) -> datetime | None:
-    """When a pod that is being deleted should be gone for certain, if its kubelet were there. A taint is a hint."""
-    if pod.deleted_at is None:
+def overdue_at(task: Task, pod: Pod) -> datetime | None:
+    """When a pod that is to end should have ended for certain, if its kubelet were there.
+
+    Whoever deletes it by force shortens no grace period that its kubelet has begun to give it.
+    """
+    stop, grace = task.status.stop, task.spec.grace if pod.node is not None else timedelta()
+    asked_at = stop.requested_at if stop is not None else None
+    told_at = pod.disturbed_at if pod.deleted_at is not None else None
+    ends = [each + grace for each in (asked_at, told_at) if each is not None]
+    if pod.deleted_at is not None:
+        ends.append(pod.deleted_at)
+    return max(ends) + PATIENCE if ends else None
+
+
+def silent_at(task: Task, pod: Pod) -> datetime | None:
+    """When there is evidence, and not only silence, that its node does not answer. A taint is a hint."""
+    if pod.node is None:
         return None
-    return pod.deleted_at + (SHORT_PATIENCE if pod.disruption == BY_TAINT else PATIENCE)
+    by_mark = pod.silent_since
+    if by_mark is not None and not _is_to_end(task, pod):
+        by_mark += SILENCE_IS_NEWS_AFTER
+    by_taint = pod.deleted_at + SHORT_PATIENCE if pod.deleted_at and pod.disruption == BY_TAINT else None
+    return min((each for each in (by_mark, by_taint) if each is not None), default=None)
+
+
+def worries_at(task: Task, pod: Pod) -> tuple[datetime | None, ...]:
+    """Every moment at which `worry` may answer otherwise."""
+    return silent_at(task, pod), overdue_at(task, pod)
+
+
+def worry(task: Task, pod: Pod, now: datetime) -> Wait | None:
+    """What there is to say of a pod that does not end, or of its node; nothing while all goes as it should."""
+    if clocks.has_struck(silent_at(task, pod), now):
+        return Wait(Reason.NODE_UNREACHABLE, text.cut(silence_of(task, pod)))
+    if clocks.has_struck(overdue_at(task, pod), now):
+        return Wait(Reason.STOPPING, text.cut(_delay_of(task, pod)))
+    return None
+
+
+def _is_to_end(task: Task, pod: Pod) -> bool:
+    return pod.deleting or task.status.stop is not None
 
 
 def unreachable_until(task: Task, pod: Pod) -> datetime | None:
@@ -200,6 +239,8 @@ def evidence_until(task: Task, pod: Pod, now: datetime) -> datetime | None:
 
 def _evidence_by(task: Task, pod: Pod) -> datetime | None:
     main, stop = pod.container(task.spec.main_container), task.status.stop
+    if main is None or main.started_at is None:
+        main = verdict.failed_init(pod)
     if pod.gone or main is None or main.started_at is None:
         return None
     if stop is not None and main.exit is None:
@@ -213,28 +254,40 @@ def _evidence_by(task: Task, pod: Pod) -> datetime | None:
     )
 
 
-def still_there(pod: Pod, now: datetime) -> str:
+def still_there(task: Task, pod: Pod, now: datetime) -> str:
     """What is waited for while a pod that should be gone is there."""
-    if clocks.has_struck(overdue_at(pod), now):
-        return silence_of(pod)
+    if (said := worry(task, pod, now)) is not None:
+        return said.message
     return f"an earlier pod of this task, `{pod.name}`, has not ended yet"
 
 
-def silence_of(pod: Pod) -> str:
+def silence_of(task: Task, pod: Pod) -> str:
     """What is waited for when a node does not answer, and what ends the wait."""
+    who = f"the node `{pod.node}` does not answer: the pod `{pod.name}` may still run there"
+    if _is_to_end(task, pod):
+        who = f"the pod `{pod.name}` is to end, and its node `{pod.node}` does not answer: it may still run"
+    return (
+        f"{who}. Waiting until the node returns, its Node object is deleted, or it is tainted out-of-service"
+    )
+
+
+def _delay_of(task: Task, pod: Pod) -> str:
+    """The same when it is only late, and nobody knows why."""
     if pod.node is None:
         return f"the pod `{pod.name}` is to go, and is still there: it has no node, and Kubernetes is to remove it"
     return (
-        f"the pod `{pod.name}` is to end, and its node `{pod.node}` does not answer: it may still run. "
-        "Waiting until the node returns, its Node object is deleted, or it is tainted out-of-service"
+        f"the pod `{pod.name}` has not ended within its grace period of {task.spec.grace.total_seconds():.0f} s; "
+        f"its node `{pod.node}` has not said why. If that machine is gone, delete its Node object, or taint it "
+        "out-of-service"
     )
 
 
 def wait_for_node(snapshot: Snapshot, pod: Pod, step: Decision, now: datetime) -> Decision:
-    """The step; but where it is only to wait, for a node that does not answer, the status says so."""
-    if step.action is not None or not clocks.has_struck(overdue_at(pod), now):
+    """The step; but where it is only to wait, for a pod that does not end, the status says so while it is so."""
+    if step.action is not None:
         return step
-    waiting = (Wait(Reason.NODE_UNREACHABLE, text.cut(silence_of(pod))),)
+    said = worry(snapshot.task, pod, now)
+    waiting = (said,) if said is not None else ()
     status = snapshot.task.status
     if status.waiting == waiting:
         return step
@@ -244,19 +297,48 @@ def wait_for_node(snapshot: Snapshot, pod: Pod, step: Decision, now: datetime) -
 def of_job(snapshot: Snapshot, now: datetime) -> Decision | None:
     """The next step towards the end of a Job without a pod; None when there is nothing left of it."""
     assert snapshot.live is not None
-    job = snapshot.live.job
-    if job is None or not job.belongs_to(snapshot.task) or job.is_over or job.is_placeholder:
+    job = unfinished_job(snapshot)
+    if job is None:
         return None
     if kueue.queues(snapshot.task):
         return Decision(DeleteJob(job))
     if not job.suspend:
         return Decision(SuspendJob(job))
     if not job.is_suspended:
-        return Decision(wake_at=ask_again_at(snapshot.task, now))
+        return unconfirmed(snapshot, job, now)
     stop = snapshot.task.status.stop
-    if stop is not None and stop.reason in FOR_GOOD:
-        return None  # it stays, and holds its name against whoever is late; it goes with its Task
-    return Decision(DeleteJob(job))
+    if stop is None or stop.reason not in FOR_GOOD:
+        return Decision(DeleteJob(job))
+    # It stays, and holds its name against whoever is late; it goes with its Task. Resumed, it must not make a pod.
+    return None if job.is_idle else Decision(SuspendJob(job))
+
+
+def unfinished_job(snapshot: Snapshot) -> Job | None:
+    """The Job of the current attempt, if a pod could still be made of it, or will when it is resumed."""
+    job = snapshot.live.job if snapshot.live is not None else None
+    if job is None or not job.belongs_to(snapshot.task) or job.is_over or job.is_placeholder:
+        return None
+    return job
+
+
+def unconfirmed(snapshot: Snapshot, job: Job, now: datetime) -> Decision:
+    """Its controller has not said that nothing of a suspended Job is left: it may be away. Past the deadline the Job
+    goes without its word: it makes no pod any more, however late that controller is back."""
+    task, status = snapshot.task, snapshot.task.status
+    assert status.stop is not None
+    until = given_up_at(task)
+    if clocks.has_struck(until, now):
+        return Decision(DeleteJob(job))
+    wake_at = clocks.next_of(now, (ask_again_at(task, now), until))
+    if now < status.stop.requested_at + SHORT_PATIENCE:
+        return Decision(wake_at=wake_at)
+    said = f"the Job `{job.name}` is suspended, and its controller has not confirmed yet that no pod of it is left"
+    if until is not None:
+        said += f"; the task is resolved without that at {clocks.said(until)}"
+    waiting = (Wait(Reason.STOPPING, text.cut(said)),)
+    if status.waiting == waiting:
+        return Decision(wake_at=wake_at)
+    return say.write(snapshot, replace(status, waiting=waiting), wake_at)
 
 
 def ask_again_at(task: Task, now: datetime) -> datetime:

@@ -143,10 +143,7 @@ def of_pod(pod: Pod, task: Task) -> Ending:
         return Lost(evidence, "the pod was deleted before its run had ended")
     if main is not None and _has_a_say(main):
         return _by_main(pod, main, evidence)
-    for init in pod.init_containers:
-        if init.exit is not None and init.exit.code != 0 and init.started_at is not None:
-            return Failed(_evidence(pod, init), _exit_error(init, "the init container"))
-    return Lost(evidence, "the pod failed, and no container of it says why")
+    return _by_init(pod, evidence)
 
 
 def is_drain(pod: Pod) -> bool:
@@ -228,6 +225,26 @@ def _by_result(pod: Pod, main: Container | None, evidence: Evidence) -> Ending:
     return Succeeded(evidence, Result(ok=report.ok, flaws=report.flaws))
 
 
+def _by_init(pod: Pod, evidence: Evidence) -> Ending:
+    """The main container never came to its turn: what went before it failed, or nobody knows."""
+    if (init := failed_init(pod)) is not None:
+        return Failed(_evidence(pod, init), _exit_error(init, "the init container"))
+    for each in pod.init_containers:
+        if each.exit is not None and each.exit.reason in END_UNSEEN:
+            unseen = f"nobody saw the init container `{each.name}` end: its node went away or restarted"
+            return Lost(evidence, unseen)
+    return Lost(evidence, "the pod failed, and no container of it says why")
+
+
+def failed_init(pod: Pod) -> Container | None:
+    """The init container that was seen to fail. An end that nobody saw has an exit code, too: a made-up one."""
+    for each in pod.init_containers:
+        is_failure = each.exit is not None and each.exit.code != 0 and each.exit.reason not in END_UNSEEN
+        if is_failure and _has_a_say(each):
+            return each
+    return None
+
+
 def _report(pod: Pod, main: Container | None) -> result.Report:
     if main is None or main.exit is None:
         return result.NOTHING_SAID
@@ -239,10 +256,13 @@ def _stopped(pod: Pod, main: Container | None, stop: Stop, evidence: Evidence) -
     """A stop was asked for. One that came after the main container's own end leaves it its verdict."""
     if main is None or main.exit is None:
         return Stopped(evidence, stop.reason)
-    if stop.reason is StopReason.MAIN_CONTAINER_ENDED or _ended_before(main.exit, stop):
-        return _by_main(pod, main, evidence)
+    is_taken = stop.reason is StopReason.LOST and (pod.deleting or pod.disruption is not None)
     if stop.reason in RUN_AGAIN and main.started_at is not None and main.exit.code == 0:
         return _by_main(pod, main, evidence)  # it is done: there is no need to do it again
+    if is_taken and not _ended_by_itself(main, pod.disturbed_at):
+        return Stopped(evidence, stop.reason)  # that was a loss before the stop
+    if stop.reason is StopReason.MAIN_CONTAINER_ENDED or _ended_before(main.exit, stop):
+        return _by_main(pod, main, evidence)
     return Stopped(evidence, stop.reason)
 
 

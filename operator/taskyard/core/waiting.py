@@ -19,6 +19,7 @@ TAKEN: Final = re.compile(r"\d+ (?=of \d+ at work$)")
 WAITS_FOR_A_RETRY: Final = frozenset({Reason.RETRY_DELAY, Reason.GIVEN_BACK})
 
 STATE_OF: Final = {
+    Reason.BEING_DELETED: State.UNSCHEDULED,
     Reason.SUSPENDED: State.UNSCHEDULED,
     Reason.DEPENDENCY_FAILED: State.UNSCHEDULED,
     Reason.DEPENDENCY_PENDING: State.UNSCHEDULED,
@@ -37,6 +38,10 @@ def holds(snapshot: Snapshot, now: datetime) -> tuple[Wait, ...]:
 def _holds(snapshot: Snapshot, now: datetime) -> Iterator[Wait]:
     task, spec = snapshot.task, snapshot.task.spec
     not_before = clocks.not_before(task)
+    if task.deleting:
+        yield Wait(
+            Reason.BEING_DELETED, "it is being deleted, and a finalizer keeps it; it is not started any more"
+        )
     if spec.suspend:
         yield Wait(Reason.SUSPENDED, "`suspend` is set")
     yield from dependencies.holds(snapshot)
@@ -44,7 +49,7 @@ def _holds(snapshot: Snapshot, now: datetime) -> Iterator[Wait]:
     if not_before is not None and now < not_before:
         yield _delay(task, not_before)
     if alive := earlier_pods(snapshot):  # one pod at a time
-        yield Wait(Reason.EARLIER_POD, stopping.still_there(alive[0], now))
+        yield Wait(Reason.EARLIER_POD, stopping.still_there(task, alive[0], now))
     if isinstance(missing := snapshot.definition, Unregistered):
         reason = Reason.DEFINITION_RETIRED if missing.retired else Reason.DEFINITION_NOT_FOUND
         yield Wait(reason, missing.message)
@@ -55,7 +60,7 @@ def is_ready(snapshot: Snapshot, now: datetime) -> bool:
     """Whether it would be claimed now, if it were its turn."""
     task = snapshot.task
     state = task.status.state
-    if state.is_terminal or state in ACTIVE_STATES or task.deleting or task.spec.cancel:
+    if state.is_terminal or state in ACTIVE_STATES or task.spec.cancel:
         return False
     if any(clocks.has_struck(each, now) for each in (clocks.deadline(task), clocks.good_until(task))):
         return False
@@ -107,7 +112,7 @@ def put_to_rest(snapshot: Snapshot, now: datetime) -> Decision | None:
         return Decision(SuspendJob(job))
     if not job.is_suspended:  # its controller may not know yet, and make a pod
         return say.acknowledge(snapshot, now + stopping.FIRST_QUESTION)
-    return None
+    return None if job.is_idle else Decision(SuspendJob(job))  # somebody else suspended it, and may resume it
 
 
 def stay(snapshot: Snapshot, reasons: tuple[Wait, ...], now: datetime) -> Decision:
@@ -129,7 +134,7 @@ def stay(snapshot: Snapshot, reasons: tuple[Wait, ...], now: datetime) -> Decisi
     )
     strikes = [clocks.not_before(task), clocks.good_until(task), clocks.deadline(task), snapshot.turn_at]
     for pod in earlier_pods(snapshot):
-        strikes += [stopping.overdue_at(pod), stopping.unreachable_until(task, pod)]
+        strikes += [*stopping.worries_at(task, pod), stopping.unreachable_until(task, pod)]
     wake_at = clocks.next_of(now, (*strikes, dropped_at(snapshot, reasons, now)))
     if status == task.status:
         return say.acknowledge(snapshot, wake_at)

@@ -135,6 +135,7 @@ _MEANINGS: Final = {
 class Reason(StrEnum):
     """Why a Task is in its state, in one word. A failure's is its error code, unless the task made that up."""
 
+    BEING_DELETED = "BeingDeleted"
     SUSPENDED = "Suspended"
     DEPENDENCY_FAILED = "DependencyFailed"
     DEPENDENCY_PENDING = "DependencyPending"

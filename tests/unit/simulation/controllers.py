@@ -39,7 +39,8 @@ def sync_job(ground: Ground, job: Object) -> bool:
     if "uncountedTerminatedPods" in job.get("status", {}):
         return _count(ground, job)
     ended = [pod for pod in pods if not is_alive(pod) and is_tracked(pod)]
-    if ended and job["spec"].get("suspend") and is_deleting(ended[0]) and ground.chance(0.3):
+    is_paused = job["spec"].get("suspend") or job["spec"].get("parallelism") == 0
+    if ended and is_paused and is_deleting(ended[0]) and ground.chance(0.3):
         return _let_go(ground, ended)
     if ended:
         return _note(ground, job, ended[0])
@@ -47,6 +48,13 @@ def sync_job(ground: Ground, job: Object) -> bool:
     terminating = [pod for pod in pods if is_alive(pod) and is_deleting(pod)]
     if job["spec"].get("suspend"):
         return _suspend(ground, job, active, terminating)
+    if has_condition(job, "Suspended"):
+        ground.change(JOBS, job, lambda obj: set_condition(obj, "Suspended", "False", ground.moment()))
+        return True
+    if job["spec"].get("parallelism") == 0:
+        for pod in active:
+            ground.begin_deletion(pod)
+        return _report(ground, job, 0, len(active) + len(terminating)) or bool(active)
     if not active and not terminating and not pods:
         return _make_a_pod(ground, job)
     return _report(ground, job, len(active), len(terminating))

@@ -72,6 +72,8 @@ class Ground:
         """The uids of Jobs and pods that came into being against all care: two of them may live at once. And of
         tasks whose run somebody removed all trace of."""
         self.removed_jobs: set[str] = set()
+        self.paused: dict[str, Object] = {}
+        """What a person did to a Job, and may take back."""
         """The names of Jobs that somebody else than an operator deleted."""
         self.unlabelled: dict[str, str] = {}
         """The uids of pods that lost their label, and of the tasks that it named."""
@@ -81,8 +83,8 @@ class Ground:
         """How often that begins."""
         self.malformed: set[str] = set()
         """The uids of tasks of which no Job can be made."""
-        self.late_effects: list[Callable[[], None]] = []
-        """Writes whose sender has given up on them, and that are still on their way."""
+        self.late_effects: list[tuple[datetime, Callable[[], None]]] = []
+        """Writes whose sender has given up on them, and that are still on their way; and when they were sent."""
         self._names = 0
 
     @property

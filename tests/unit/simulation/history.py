@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -43,9 +44,11 @@ def run(seed: int) -> Outcome:
 
 
 async def _run(seed: int, loop: asyncio.AbstractEventLoop) -> Outcome:
+    sys.set_asyncgen_hooks(None, None)  # who is killed closes no generator
     theme = THEMES[seed % len(THEMES)]
     stage, outcome = Stage(seed, theme), Outcome(seed, theme.name)
     loop.time = lambda: stage.ground.elapsed  # type: ignore[method-assign]
+    loop.call_at = stage.timers.call_at  # type: ignore[assignment]
     try:
         outcome.steps = play(stage)
         stage.run_out()
@@ -53,7 +56,7 @@ async def _run(seed: int, loop: asyncio.AbstractEventLoop) -> Outcome:
         outcome.violation = str(violation)
     finally:
         stage.end()
-        del loop.time
+        del loop.time, loop.call_at
     outcome.edges, outcome.happened = stage.witness.edges, stage.ground.happened
     outcome.story = stage.ground.story
     return outcome

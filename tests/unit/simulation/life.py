@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -10,7 +11,9 @@ from taskyard.cluster import DEFINITIONS, PODS, QUEUES, TASKS, Cluster, ClusterE
 from taskyard.core import manifest, parse
 from taskyard.core.actions import Decision
 from taskyard.core.model import Snapshot
-from taskyard.loop import Loop
+from taskyard.core.words import State
+from taskyard.loop import CLOSES_WITHIN, Loop
+from taskyard.sweep import Sweep
 from taskyard.watch import Watch
 from tests.unit.fake import Object, copied
 from tests.unit.simulation.ground import Ground, Violation, uid_of
@@ -32,10 +35,15 @@ class WatchedLoop(Loop):
         super().__init__(line, cache, claimer=name, shield_limit=shield_limit, now=lambda: ground.now)
         self._ground = ground
         self._line = line
+        self._line.may_claim = lambda uid: uid not in self._retired
+        self._retired: set[str] = set()
+        """Those about whom it began to think when it was to claim nothing more."""
         self.broken: Exception | None = None
 
     async def step(self, uid: str) -> None:
         self._line.began[uid] = self._ground.now
+        if self._is_retiring:
+            self._retired.add(uid)
         try:
             await super().step(uid)
         except ClusterError:
@@ -48,14 +56,25 @@ class WatchedLoop(Loop):
 class Life:
     """An operator from its start to its end, in steps that others choose."""
 
-    def __init__(self, ground: Ground, witness: Witness, name: str, shield_limit: timedelta | None) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        witness: Witness,
+        name: str,
+        shield_limit: timedelta | None,
+        jobs_kept_for: timedelta,
+    ) -> None:
         self.name = name
         self._ground = ground
-        line = Line(ground, witness, name)
+        self._witness = witness
+        self._line = line = Line(ground, witness, name)
         cluster: Cluster = line
         self.cache = Cache()
         self.loop = WatchedLoop(ground, line, self.cache, name, shield_limit)
         self._watch = Watch(cluster, self.cache, [])
+        self._sweep = Sweep(cluster, self.cache, [], lambda: ground.now, kept_for=jobs_kept_for, pause=0)
+        self._sweeping: Strand | None = None
+        self.is_leaving = self.has_left = False
         self._heard: dict[Kind, deque[Event]] = {
             kind: deque() for kind in (TASKS, PODS, QUEUES, *DEFINITIONS.values())
         }
@@ -118,6 +137,8 @@ class Life:
 
     def relist(self) -> None:
         """What a watch missed is repaired by a list."""
+        if self.is_leaving:
+            return  # or by whoever comes next
         self.is_deaf = self.has_missed = False
         self._is_to_list_again = self._is_listing
         if not self._is_listing:
@@ -138,6 +159,60 @@ class Life:
             loop = self.loop
             self._workers = [Strand(f"{self.name} works", loop._work()) for _ in range(WORKERS)]
             self._strands += [*self._workers, Strand(f"{self.name} announces", loop._announcer())]
+
+    # What it does now and then, and at its end.
+
+    @property
+    def is_at_work(self) -> bool:
+        return bool(self._workers) and not self.is_paused and not self.is_leaving
+
+    def sweep(self) -> bool:
+        """Delete the Jobs that are needed no more, one sweep at a time."""
+        if not self.is_at_work or (self._sweeping is not None and not self._sweeping.is_over):
+            return False
+        self._ground.say(self.name, "sweeps")
+        self._sweeping = Strand(f"{self.name} sweeps", self._sweep_once())
+        self._strands.append(self._sweeping)
+        return True
+
+    async def _sweep_once(self) -> None:
+        with suppress(ClusterError):  # the next time is soon enough
+            await self._sweep.sweep()
+
+    def leave(self) -> None:
+        """SIGTERM: it goes on for a while, as `main.operate` has it."""
+        self._ground.say(self.name, "is told to end")
+        self.is_leaving = True
+        self._strands.append(Strand(f"{self.name} leaves", self._leave()))
+
+    async def _leave(self) -> None:
+        await self.loop.retire()
+        self._ground.cluster.unwatch(self.hear)
+        for queue in self._heard.values():
+            queue.clear()
+        self.has_missed = True
+        since = self._ground.elapsed
+        await self.loop.close()
+        self.has_left = True
+        if self._ground.elapsed - since < CLOSES_WITHIN:
+            self._leaves_no_claim_alone()
+
+    def _leaves_no_claim_alone(self) -> None:
+        """What it claimed has had its Job, or was refused one: nobody else would know that nothing has begun."""
+        for task in map(parse.task, self._ground.tasks()):
+            snapshot, status = self.snapshot(task.uid), task.status
+            is_own = self._line.claims.get(task.uid) == status.attempt and status.state is State.CLAIMED
+            is_known = snapshot is not None and snapshot.task.resource_version == task.resource_version
+            has_job = manifest.job_name(task) in self._witness.made
+            is_refused = manifest.job_name(task) in self._line.refused
+            if (
+                is_own
+                and is_known
+                and not (has_job or is_refused)
+                and status.stop is None
+                and not task.deleting
+            ):
+                raise Violation(f"{self.name} ended in order, and {task.name} is claimed without a Job")
 
     # How it moves.
 

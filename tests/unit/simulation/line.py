@@ -8,6 +8,7 @@ from taskyard.cluster import (
     JOBS,
     PODS,
     TASKS,
+    AlreadyExists,
     ClusterError,
     Conflict,
     Json,
@@ -18,7 +19,7 @@ from taskyard.cluster import (
 )
 from taskyard.core import parse
 from tests.unit.fake import Object
-from tests.unit.simulation.ground import Ground, name_of, uid_of
+from tests.unit.simulation.ground import Ground, Violation, name_of, uid_of
 from tests.unit.simulation.strand import Strand, pause
 from tests.unit.simulation.witness import Witness
 
@@ -57,6 +58,11 @@ class Line:
         """Every Task as this operator was last told it, in answer to a call."""
         self.began: dict[str, Any] = {}
         """When it began to think about a Task."""
+        self.refused: set[str] = set()
+        """The names of the Jobs that it asked for, and was refused."""
+        self.claims: dict[str, int] = {}
+        """The attempts that it claimed, and knows it, by the uid of the Task."""
+        self.may_claim: Callable[[str], bool] = lambda uid: True
 
     def pages(
         self,
@@ -90,7 +96,11 @@ class Line:
                 self._witness.job_was_created(self._name, made)
             return made
 
-        return await self._call("create", kind, name, make)
+        try:
+            return await self._call("create", kind, name, make)
+        except (Rejected, AlreadyExists):
+            self.refused.add(name)
+            raise
 
     async def replace(self, kind: Kind, namespace: str, name: str, obj: Json) -> Object:
         raise AssertionError("the loop replaces nothing")
@@ -101,15 +111,25 @@ class Line:
         )
 
     async def patch_status(self, kind: Kind, namespace: str, name: str, operations: Sequence[Json]) -> Object:
+        claimable = {uid_of(obj): self.may_claim(uid_of(obj)) for obj in self._ground.tasks()}
+        has_claimed = False
+
         async def write() -> Object:
+            nonlocal has_claimed
             cluster = self._ground.cluster
             before = next((obj for obj in cluster.peek(kind) if obj["metadata"]["name"] == name), None)
             after = await cluster.patch_status(kind, namespace, name, operations)
             assert before is not None
             self._witness.status_was_written(self._name, before, after)
+            has_claimed = is_claim(before, after)
+            if has_claimed and not claimable[uid_of(after)]:
+                raise Violation(f"{self._name} was told to end, and claims {name}")
             return after
 
-        return await self._call("patch_status", kind, name, write)
+        answer = await self._call("patch_status", kind, name, write)
+        if has_claimed:
+            self.claims[uid_of(answer)] = answer["status"]["attempt"]
+        return answer
 
     async def delete(
         self,
@@ -125,6 +145,8 @@ class Line:
             found = self._ground.find(TASKS, uid)
             if found is not None and version == parse.version(found):
                 self._witness.task_is_deleted(found)
+            if (job := self._ground.find(JOBS, uid)) is not None:
+                self._witness.job_is_deleted(job)
             return await self._ground.cluster.delete(kind, namespace, name, uid, version=version, force=force)
 
         return await self._call("delete", kind, name, remove)
@@ -144,7 +166,7 @@ class Line:
         if verb not in LISTED and self._ground.unlucky(0.003):
             self._deny(what)
         if verb not in LISTED and self._ground.unlucky(0.01):
-            self._ground.late_effects.append(lambda: self._arrive(what, do))
+            self._ground.late_effects.append((self._ground.now, lambda: self._arrive(what, do)))
             self._fail(what, "no answer, still on its way")
         try:
             answer = await do()
@@ -189,6 +211,10 @@ class Line:
         self._ground.happened[f"a chance {type(answer).__name__}"] += 1
         self._ground.say(self._name, f"{what}: {answer}")
         raise answer
+
+
+def is_claim(before: Object, after: Object) -> bool:
+    return int(after["status"].get("attempt", 0)) > int(before["status"].get("attempt", 0))
 
 
 async def _forgiving(do: Callable[[], Awaitable[object]]) -> None:

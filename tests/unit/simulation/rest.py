@@ -24,7 +24,7 @@ A_MOMENT: Final = timedelta(milliseconds=1)
 def check_rest(ground: Ground, lives: Sequence[Life]) -> None:
     """Every operator that hears everything is where it should be with every task."""
     if len(lives) == 1 and not lives[0].has_missed:
-        _nobody_hangs_in_a_circle(ground)
+        _nobody_hangs_in_a_circle(ground, lives[0])
     for life in lives:
         # Within a rounding error of a ring nobody rests yet: to ask whose turn it is would be that task's turn.
         if not life.has_missed and not _is_now(ground, life.next_ring()):
@@ -36,8 +36,9 @@ def _is_now(ground: Ground, ring: float | None) -> bool:
     return ring is not None and ring <= ground.elapsed + 1e-3
 
 
-def _nobody_hangs_in_a_circle(ground: Ground) -> None:
-    """Tasks that wait for each other wait for ever, unless somebody holds one of them, who may mend it.
+def _nobody_hangs_in_a_circle(ground: Ground, life: Life) -> None:
+    """Tasks that wait for each other wait for ever, unless somebody holds one of them, who may mend it. To say so may
+    take more than one try.
 
     Those that are resolved already, because it is one, leave the others in it: who resolved them may have died since.
     """
@@ -47,8 +48,11 @@ def _nobody_hangs_in_a_circle(ground: Ground) -> None:
         return (other.name for other in dependencies.leads_to(tasks[name], tasks.get))
 
     for circle in circles.find(tasks, leads_to):
-        told = (tasks[name].status.state.is_terminal or tasks[name].spec.suspend for name in circle.members)
-        if not all(told):
+        members = [tasks[name] for name in circle.members]
+        if not all(
+            each.status.state.is_terminal or each.spec.suspend or life.is_waiting_to_try_again(each.uid)
+            for each in members
+        ):
             raise Violation(f"a circle, and nobody says so: {sorted(circle.members)}")
 
 

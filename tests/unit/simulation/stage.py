@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
+from taskyard.cluster import LONGEST_REQUEST, Kind
 from taskyard.core import clocks, dependencies, manifest, parse
 from taskyard.core.model import Task
 from tests.unit.fake import Object
@@ -24,6 +25,7 @@ from tests.unit.simulation.ground import (
 )
 from tests.unit.simulation.life import Life
 from tests.unit.simulation.rest import check_rest
+from tests.unit.simulation.strand import Strand, Timers
 from tests.unit.simulation.themes import Theme
 from tests.unit.simulation.witness import Witness
 
@@ -32,6 +34,9 @@ Part = Callable[[Ground, Object], bool]
 
 LONGEST_SETTLING: Final = 600
 """Moves; then it will never come to rest."""
+
+LONGEST_FAREWELL: Final = 30.0
+"""Seconds that an operator may take to end; its pod is given no more than some more."""
 
 LONGEST_END: Final = 400
 """Rounds; then it will never come to its end."""
@@ -46,7 +51,9 @@ class Stage:
         self.witness = Witness(self.ground)
         self.lives: list[Life] = []
         self.ground.hindered = theme.hindered
+        self.timers = Timers()
         self.shield_limit = self.ground.dice.choice((None, timedelta(seconds=20), timedelta(hours=1)))
+        self.jobs_kept_for = self.ground.dice.choice((timedelta(minutes=1), timedelta(minutes=10)))
         self.ground.say("theme", self.theme.name)
 
     def end(self) -> None:
@@ -64,7 +71,8 @@ class Stage:
         return True
 
     def _begin_life(self, name: str) -> None:
-        self.lives.append(Life(self.ground, self.witness, name, self.shield_limit))
+        life = Life(self.ground, self.witness, name, self.shield_limit, self.jobs_kept_for)
+        self.lives.append(life)
 
     def restart_operator(self) -> bool:
         """The process is killed, in the middle of whatever it does, and starts again under the same name."""
@@ -86,9 +94,9 @@ class Stage:
         if not awake:
             return False
         life = self.ground.dice.choice(awake)
-        for _ in range(self.ground.dice.randint(0, 4)):
-            if moves := list(life.moves()):
-                life.move(self.ground.dice.choice(moves))
+        self._move_a_little(life)
+        if life not in self.lives:
+            return True
         life.is_paused = True
         self.ground.happened["pause"] += 1
         self.ground.say(life.name, "stands still")
@@ -117,14 +125,44 @@ class Stage:
         moves = [(life, how) for life in self.lives for how in life.moves()]
         if not moves:
             return False
-        life, how = self.ground.dice.choice(moves)
-        life.move(how)
+        self._move(*self.ground.dice.choice(moves))
         return True
+
+    def _move_a_little(self, life: Life) -> None:
+        """Into the middle of a step, if there is one."""
+        for _ in range(self.ground.dice.randint(0, 4)):
+            if moves := list(life.moves()):
+                self._move(life, self.ground.dice.choice(moves))
+
+    def _move(self, life: Life, how: Kind | Strand) -> None:
+        life.move(how)
+        if life.has_left:
+            self._end_life(life, "ends in order")
+
+    def leave(self) -> bool:
+        """An operator is told to end, and may take its time. One that does not act yet ends at once."""
+        if not (staying := [life for life in self.lives if not life.is_leaving and not life.is_paused]):
+            return False
+        life = self.ground.dice.choice(staying)
+        self._move_a_little(life)
+        if life.is_at_work:
+            life.leave()
+        else:
+            self._end_life(life, "ends before it acts")
+        return True
+
+    def sweep(self) -> bool:
+        """Any operator does, every few minutes; also one that hears nothing."""
+        sweepers = [life for life in self.lives if life.is_at_work]
+        has_begun = bool(sweepers) and self.ground.dice.choice(sweepers).sweep()
+        self.ground.happened["sweep"] += has_begun
+        return has_begun
 
     def settle(self) -> None:
         for _ in range(LONGEST_SETTLING):
             if not self.move() and not any(life.stir() for life in self.lives if not life.is_paused):
-                check_rest(self.ground, [life for life in self.lives if not life.is_paused])
+                resting = [life for life in self.lives if not life.is_paused and not life.is_leaving]
+                check_rest(self.ground, resting)
                 return
         raise Violation("it does not come to rest")
 
@@ -142,7 +180,7 @@ class Stage:
         life = self.ground.dice.choice(self.lives)
         if life.is_deaf:
             life.relist()
-        else:
+        elif not life.is_leaving:
             life.is_deaf = True
             self.ground.say(life.name, "hears nothing")
         return True
@@ -155,13 +193,16 @@ class Stage:
     def late_effect(self) -> bool:
         if not self.ground.late_effects:
             return False
-        self.ground.late_effects.pop(0)()
+        sent, arrive = self.ground.late_effects.pop(0)
+        if self.ground.now - sent <= LONGEST_REQUEST:
+            arrive()
         return True
 
     # Time.
 
     def pass_time(self, seconds: float) -> None:
         self.ground.later(seconds)
+        self.timers.ring(self.ground.elapsed)
         for life in self.lives:
             life.ring()
 
@@ -267,6 +308,7 @@ class Stage:
             self.late_effect()
         trouble.remove_foreign_jobs(ground)
         self.go_on()
+        self._let_leave()
         if not self.lives:
             self.start_operator()
         for life in self.lives:
@@ -281,6 +323,15 @@ class Stage:
             if not self.next_ring() and not self._wait_for_limits():
                 raise Violation(f"nothing will happen any more to {self.is_unfinished()}")
         raise Violation(f"still not at its end: {self.is_unfinished()}")
+
+    def _let_leave(self) -> None:
+        """Those who were told to end do, in their time."""
+        until = self.ground.elapsed + LONGEST_FAREWELL
+        while any(life.is_leaving for life in self.lives):
+            if self.ground.elapsed > until:
+                raise Violation("an operator was told to end, and does not")
+            self.settle()
+            self.pass_time(1.0)
 
     def _wait_for_limits(self) -> bool:
         """Pods have clocks of their own."""

@@ -105,6 +105,35 @@ def delete_job(ground: Ground) -> bool:
     return True
 
 
+def pause_job(ground: Ground) -> bool:
+    """Somebody who does not know that Tasks have a `suspend` of their own."""
+    jobs = [job for job in ground.jobs() if not is_paused(job) and not is_deleting(job)]
+    if not jobs:
+        return False
+    job = ground.dice.choice(jobs)
+    how: Object = {"suspend": True} if ground.chance(0.7) else {"parallelism": 0}
+    ground.say(WHO, f"somebody pauses the Job {name_of(job)}: {how}")
+    ground.paused[uid_of(job)] = how
+    ground.change(JOBS, job, lambda obj: obj["spec"].update(how))
+    return True
+
+
+def resume_job(ground: Ground) -> bool:
+    """The same one, who takes back what he did, and nothing else."""
+    jobs = [job for job in ground.jobs() if uid_of(job) in ground.paused and not is_deleting(job)]
+    if not jobs:
+        return False
+    job = ground.dice.choice(jobs)
+    back = {"suspend": False} if "suspend" in ground.paused.pop(uid_of(job)) else {"parallelism": 1}
+    ground.say(WHO, f"somebody resumes the Job {name_of(job)}: {back}")
+    ground.change(JOBS, job, lambda obj: obj["spec"].update(back))
+    return True
+
+
+def is_paused(job: Object) -> bool:
+    return bool(job["spec"].get("suspend")) or job["spec"].get("parallelism") == 0
+
+
 def orphan_pod(ground: Ground) -> bool:
     """`kubectl delete job --cascade=orphan`: the pod is let go first, and the Job goes when it is."""
     pods = [pod for pod in ground.living_pods() if is_tracked(pod) and owner_uid(pod) is not None]

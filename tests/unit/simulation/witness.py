@@ -48,7 +48,7 @@ class Witness:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._known: dict[str, Known] = {}
-        self._made: set[str] = set()
+        self.made: set[str] = set()
         """The names of all Jobs that ever were; each is of one attempt of one task."""
         self.edges: Counter[tuple[State, State]] = Counter()
         ground.cluster.watch(self._see)
@@ -128,14 +128,28 @@ class Witness:
         is_claimed = status is not None and status.state is State.CLAIMED and status.attempt == attempt
         if status is None or status.attempt > attempt:
             self._excuse("Job created too late", uid_of(job))
-        if name_of(job) in self._made and is_claimed and not is_placeholder(job):
+        if name_of(job) in self.made and is_claimed and not is_placeholder(job):
             _check(name_of(job) in self._ground.removed_jobs, f"the Job {name_of(job)} was made twice")
             self._excuse("Job created again", uid_of(job), uid)
-        self._made.add(name_of(job))
+        self.made.add(name_of(job))
 
     def _excuse(self, why: str, *uids: str) -> None:
         self._ground.happened[why] += 1
         self._ground.excused.update(uids)
+
+    def job_is_deleted(self, job: Object) -> None:
+        """An operator deletes a Job: none that is at work, unless the task says that it is to be stopped."""
+        found = self._ground.find(TASKS, owner_uid(job) or "")
+        if found is None or is_placeholder(job):
+            return
+        task = parse.task(found)
+        is_current = task.status.state in ACTIVE_STATES and manifest.job_name(task) == name_of(job)
+        if not is_current or task.status.stop is not None or task.deleting:
+            return
+        pods = [pod for pod in self._ground.pods() if owner_uid(pod) == uid_of(job)]
+        is_to_begin = not (pods or job.get("status") or job["spec"].get("suspend"))
+        is_at_work = is_to_begin or any(is_alive(pod) for pod in pods)
+        _check(not is_at_work, f"the Job {name_of(job)} is deleted, and its run is at work")
 
     def task_is_deleted(self, found: Object) -> None:
         """An operator deletes a Task: when its time to live is over, and not if it is to be kept."""
@@ -184,7 +198,7 @@ class Witness:
                 is_counted = bool(
                     job.get("status", {}).get("succeeded") or job.get("status", {}).get("failed")
                 )
-                is_at_rest = is_over or is_counted or job["spec"].get("suspend") or bool(pods)
+                is_at_rest = is_over or is_counted or job["spec"].get("parallelism") == 0 or bool(pods)
                 is_at_rest = is_at_rest or "uncountedTerminatedPods" in job.get("status", {})
                 is_at_rest = is_at_rest or uid_of(job) in self._ground.excused
                 _check(is_at_rest, "the run is said to be over, and its Job will make a pod")
