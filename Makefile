@@ -42,7 +42,7 @@ simulate: $(READY) ## thousands more random histories, on all cores; SECONDS=300
 bench-decisions: $(READY) ## what one event costs with many tasks or tenants waiting, against a cluster in memory
 	@$(RUN) -m bench.decisions
 bench: $(READY) ## how fast it is beside raw Jobs, and what it costs: half an hour; QUICK=1: three minutes
-	@$(RUN) -m bench $(if $(QUICK),--quick) $(if $(STRICT),--strict)
+	@$(RUN) -m bench $(if $(QUICK),--quick)
 soak: $(READY) ## ten tasks a second for twenty minutes: nothing may grow; SOAK_SECONDS=60 is shorter
 	@$(RUN) -m bench.soak
 lint: $(READY) ## ruff, mypy --strict, import-linter, generated files
