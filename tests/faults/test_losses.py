@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -130,8 +131,9 @@ def test_jobs_are_swept_once_their_verdict_is_written_and_a_task_can_be_run_agai
         kubectl.until("at-work", "Running")
         done = kubectl.wait("done")["status"]
         operator.stop()
-        long_ago = json.dumps({"status": {"completedAt": "2026-01-01T00:00:00Z"}})
-        kubectl("patch", "task", "done", "--subresource=status", "--type=merge", f"--patch={long_ago}")
+        long_ago = (datetime.now(UTC) - timedelta(minutes=10)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        patch = json.dumps({"status": {"completedAt": long_ago}})
+        kubectl("patch", "task", "done", "--subresource=status", "--type=merge", f"--patch={patch}")
         operator.start()
         kubectl.eventually("one Job is left", lambda: len(kubectl.get("jobs")["items"]) == 1)
         kubectl.eventually("and its pod", lambda: len(kubectl.get("pods")["items"]) == 1)
