@@ -10,7 +10,8 @@ from taskyard.cache import Cache
 from taskyard.cluster import DEFINITIONS, EVENTS, JOBS, PODS, TASKS, Cluster, ClusterError, NotFound
 from taskyard.core import duplicates, logs, manifest, parse
 from taskyard.core.choose import type_of
-from taskyard.core.model import Job, Live, Log, Rival, Status, Task
+from taskyard.core.model import Job, Live, Log, Pod, Rival, Status, Task
+from taskyard.core.words import State
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +45,7 @@ class Reads:
         if await self._has_gone_on(current):
             self._cache.dirty.mark(task.uid)  # that was the Job of an earlier attempt
             return None
-        is_childless = job is not None and not found and job.belongs_to(current) and not job.is_over
-        live = Live(job, await self._complaint(current, job) if is_childless and job is not None else None)
+        live = Live(job, await self._complaint(current, job, is_childless=not found))
         self._cache.looked(task.uid, self._now())
         return live
 
@@ -56,15 +56,30 @@ class Reads:
             seen = await self.task(task)  # the pods were read after the Task
         return seen is None or seen.status.attempt != task.status.attempt
 
-    async def _complaint(self, task: Task, job: Job) -> str | None:
-        """Why a Job has no pod. Quotas and admission leave no other trace than the Events of its controller."""
-        about = f"involvedObject.uid={job.uid},reason=FailedCreate"
+    async def _complaint(self, task: Task, job: Job | None, *, is_childless: bool) -> str | None:
+        """Why a Job has no pod, or a pod does not start. Quotas, admission and volumes leave no trace but Events."""
+        about = None
+        if is_childless and job is not None and job.belongs_to(task) and not job.is_over:
+            about = f"involvedObject.uid={job.uid},reason=FailedCreate"
+        elif (pod := self._unstarted(task)) is not None:
+            about = f"involvedObject.uid={pod.uid},type=Warning"
+        if about is None:
+            return None
         try:
             pages = [page async for page in self._cluster.pages(EVENTS, task.namespace, fields=about)]
         except ClusterError as exc:  # a courtesy: nothing waits for it
-            logger.info("cannot read the events of a job", extra=fields(task) | {"why": str(exc)})
+            logger.info("cannot read events", extra=fields(task) | {"why": str(exc)})
             return None
         return parse.complaint([each for page in pages for each in page.items])
+
+    def _unstarted(self, task: Task) -> Pod | None:
+        """A pod of it that has a node, and of which nobody says why it does not start."""
+        if task.status.state is not State.CLAIMED:
+            return None
+        for pod in self._cache.pods_of(task.uid):
+            if pod.node is not None and pod.is_alive and pod.hindrance is None and not pod.has_started:
+                return pod
+        return None
 
     async def log(self, task: Task, pod: str) -> Log:
         """The end of a run's log. A courtesy too: no verdict waits long for it."""

@@ -105,13 +105,26 @@ def test_what_cannot_start_is_given_back_and_ends_with_the_clusters_own_words(
     container(unpullable)["image"] = "localhost/no-such-image:dev"
     malformed = task("malformed", "exit 0", retry={"limit": 3})
     container(malformed)["image"] = "localhost/Not A Name"
+    volumeless = task("volumeless", "exit 0", startTimeoutSeconds=14, startLimit=1)
+    volume = {"name": "key", "secret": {"secretName": "nobody-made-it"}}
+    volumeless["spec"]["template"]["spec"]["volumes"] = [volume]
+    container(volumeless)["volumeMounts"] = [{"name": "key", "mountPath": "/key"}]
     kubectl.create(
         nowhere(task("unschedulable", "exit 0", scheduleTimeoutSeconds=2, startLimit=2, retry={"limit": 3})),
         unpullable,
         malformed,
+        volumeless,
     )
+    told = kubectl.eventually("the volume is missed", lambda: kubectl.status("volumeless").get("waiting"))
+    assert [each["reason"] for each in told] == ["ContainerWaiting"]
+    assert 'secret "nobody-made-it" not found' in told[0]["message"]
     found = kubectl.finished()
-    for name, words in {"unschedulable": "node affinity/selector", "unpullable": "no-such-image"}.items():
+    said = {
+        "unschedulable": "node affinity/selector",
+        "unpullable": "no-such-image",
+        "volumeless": "nobody-made-it",
+    }
+    for name, words in said.items():
         assert (found[name]["state"], found[name]["reason"]) == ("Exception", "StartFailed")
         assert words in found[name]["message"]
     unschedulable = found["unschedulable"]

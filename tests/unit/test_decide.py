@@ -63,6 +63,7 @@ from tests.unit.build import (
 PENDING, CLAIM, RUN = State.PENDING, State.CLAIMED, State.RUNNING
 RECORDED = task(RUN, runs=(Run(0, 1, RUN, pod="hello-1-abcde"),))
 OVER_QUOTA = live(job(), 'pods "a" is forbidden: exceeded quota: q')
+NO_VOLUME = live(job(), 'MountVolume.SetUp failed for volume "s" : secret "s" not found')
 DENIED = live(job(), 'pods "a" is forbidden: violates PodSecurity')
 NO_NODE = Hindrance(Reason.UNSCHEDULABLE, "0/2 nodes")
 BACK_OFF = Hindrance(Reason.IMAGE_PULL, "Back-off pulling image")
@@ -97,7 +98,35 @@ def written(decision: Decision) -> Status:
         ),
         pytest.param(snapshot(task(CLAIM)), CreateJob(), id="a claimed task without a Job gets one"),
         pytest.param(snapshot(task(CLAIM, deleting=True)), None, id="a task being deleted is not launched"),
-        pytest.param(snapshot(task(CLAIM), pod()), None, id="a claimed task whose pod has not started waits"),
+        pytest.param(
+            snapshot(task(CLAIM), pod(scheduled_at=NOW)),
+            None,
+            id="a claimed task whose pod has not started waits",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), pod(scheduled_at=NOW - seconds(10))),
+            Look(),
+            id="what keeps a container from its start is looked for",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), pod(scheduled_at=NOW - seconds(10)), looked_at=NOW),
+            None,
+            id="what keeps a container from its start is not looked for all the time",
+        ),
+        pytest.param(
+            snapshot(
+                task(CLAIM, reason="ContainerWaiting", message="no volume"),
+                pod(scheduled_at=NOW - seconds(19)),
+                looked_at=NOW - seconds(3),
+            ),
+            None,
+            id="what keeps a container from its start stands until somebody looks again",
+        ),
+        pytest.param(
+            snapshot(task(CLAIM), pod(init_containers=(started("init"),), scheduled_at=NOW - seconds(99))),
+            None,
+            id="an init container may take its time",
+        ),
         pytest.param(
             snapshot(task(CLAIM), pod(PodPhase.RUNNING, started("sidecar"))),
             None,
@@ -438,7 +467,9 @@ def test_action(situation: Snapshot, action: object) -> None:
             id="a pod that finds no node is told of",
         ),
         pytest.param(
-            snapshot(task(CLAIM, reason="Unschedulable", message="0/2 nodes"), pod(), job=job()),
+            snapshot(
+                task(CLAIM, reason="Unschedulable", message="0/2 nodes"), pod(scheduled_at=NOW), job=job()
+            ),
             CLAIM,
             None,
             id="what no longer holds is no longer told",
@@ -465,6 +496,14 @@ def test_action(situation: Snapshot, action: object) -> None:
             CLAIM,
             "QuotaExceeded",
             id="a pod that a quota keeps from being made is told of",
+        ),
+        pytest.param(
+            snapshot(
+                task(CLAIM), pod(scheduled_at=NOW - seconds(10)), job=job(), looked_at=NOW, live=NO_VOLUME
+            ),
+            CLAIM,
+            "ContainerWaiting",
+            id="a volume that does not come is told of",
         ),
         pytest.param(
             snapshot(task(CLAIM, claimed_at=NOW - seconds(5)), job=job(), looked_at=NOW, live=DENIED),

@@ -271,7 +271,7 @@ def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     if (said := stopping.worry(task, pod, now)) is not None:
         return say.explain(snapshot, said.reason, said.message, wake_at)
     if status.state is State.CLAIMED:
-        return await_start(snapshot, pod, wake_at)
+        return launch.await_start(snapshot, pod, now, wake_at)
     return say.explain(snapshot, None, None, wake_at)  # its node may have been silent for a time
 
 
@@ -301,17 +301,6 @@ def begin(snapshot: Snapshot, pod: Pod, started_at: datetime) -> Decision:
     )
     status = outcome.with_start(outcome.with_run(task.status, run), run)
     return say.write(snapshot, replace(status, state=State.RUNNING, reason=None, message=None, waiting=()))
-
-
-def await_start(snapshot: Snapshot, pod: Pod, wake_at: datetime | None) -> Decision:
-    """The pod is there and the user's code does not run yet: pass on what the cluster complains of."""
-    hindrance = pod.hindrance
-    if hindrance is None:
-        return say.explain(snapshot, None, None, wake_at)
-    if hindrance.reason is Reason.IMAGE_PULL and snapshot.task.status.reason == Reason.IMAGE_PULL:
-        # The kubelet alternates between the error and "back-off": the first said more.
-        return say.acknowledge(snapshot, wake_at)
-    return say.explain(snapshot, hindrance.reason, hindrance.message, wake_at)
 
 
 def is_unreachable(pod: Pod, task: Task, now: datetime) -> bool:

@@ -5,7 +5,7 @@ from typing import Final
 
 from taskyard.core import clocks, duplicates, kueue, manifest, outcome, say, stopping, verdict
 from taskyard.core.actions import Ask, CreateJob, Decision, Look, Shield
-from taskyard.core.model import Error, Job, Json, Snapshot, Status, Unregistered, Version
+from taskyard.core.model import Error, Job, Json, Pod, Snapshot, Status, Unregistered, Version
 from taskyard.core.refusals import Refusal
 from taskyard.core.words import ErrorCode, OnShutdown, Reason, State
 
@@ -68,6 +68,35 @@ def no_pod(snapshot: Snapshot, job: Job, wake_at: datetime | None) -> Decision:
         return say.explain(snapshot, Reason.NO_POD, silent, wake_at)
     reason = Reason.QUOTA_EXCEEDED if stopping.QUOTA in complaint else Reason.POD_DENIED
     return say.explain(snapshot, reason, complaint, wake_at)
+
+
+def await_start(snapshot: Snapshot, pod: Pod, now: datetime, wake_at: datetime | None) -> Decision:
+    """The pod is there and the user's code does not run yet: pass on what the cluster complains of."""
+    hindrance, reason = pod.hindrance, snapshot.task.status.reason
+    if hindrance is None and pod.node is not None and not pod.has_started:
+        return await_container(snapshot, pod, now, wake_at)
+    if hindrance is None:
+        return say.explain(snapshot, None, None, wake_at)
+    if hindrance.reason is Reason.IMAGE_PULL and reason == Reason.IMAGE_PULL:
+        # The kubelet alternates between the error and "back-off": the first said more.
+        return say.acknowledge(snapshot, wake_at)
+    return say.explain(snapshot, hindrance.reason, hindrance.message, wake_at)
+
+
+def await_container(snapshot: Snapshot, pod: Pod, now: datetime, wake_at: datetime | None) -> Decision:
+    """It has a node and no complaint. Of a volume that does not come only the pod's Events tell: somebody looks."""
+    has_node_since = max(
+        pod.scheduled_at or pod.created_at, snapshot.task.status.claimed_at or pod.created_at
+    )
+    due = next_look(has_node_since + FIRST_LOOK, snapshot.looked_at)
+    if snapshot.live is None and now >= due:
+        return Decision(Look())
+    wake_at = clocks.next_of(now, (wake_at, due))
+    if snapshot.live is not None and snapshot.live.complaint is not None:
+        return say.explain(snapshot, Reason.CONTAINER_WAITING, snapshot.live.complaint, wake_at)
+    if snapshot.live is None and snapshot.task.status.reason == Reason.CONTAINER_WAITING:
+        return say.acknowledge(snapshot, wake_at)  # until somebody looks again
+    return say.explain(snapshot, None, None, wake_at)
 
 
 def held(snapshot: Snapshot, job: Job, wake_at: datetime | None) -> Decision:

@@ -339,7 +339,7 @@ class Live:
 
     job: Job | None
     complaint: str | None = None
-    """What the Job's controller says of pods that it could not make, in the cluster's own words."""
+    """What the Job's controller says of a pod that it cannot make, or a kubelet of one that it cannot start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -330,10 +330,14 @@ def _silent_since(status: Json) -> datetime | None:
     return _maybe_time(said.get("lastTransitionTime"))
 
 
+FAILURES: Final = frozenset({"FailedCreate", "FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"})
+"""Reasons of Events that tell what a status does not."""
+
+
 def complaint(events: Sequence[Json]) -> str | None:
-    """What the last of a Job's events says about pods that could not be made."""
-    denied = [each for each in events if each.get("reason") == "FailedCreate" and each.get("message")]
-    last = max(denied, key=lambda each: str(each.get("lastTimestamp") or ""), default=None)
+    """What the last of a Job's events says about pods that could not be made, or of a pod's about its start."""
+    failures = [each for each in events if each.get("reason") in FAILURES and each.get("message")]
+    last = max(failures, key=lambda each: str(each.get("lastTimestamp") or ""), default=None)
     return str(last["message"]) if last is not None else None
 
 
