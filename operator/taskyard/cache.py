@@ -14,7 +14,7 @@ from taskyard.core import definitions, duplicates, manifest, parse, parse_spec
 from taskyard.core.choose import Key, Lane, Limits, Queue, lane_of
 from taskyard.core.model import Job, Live, Pod, Rival, Snapshot, Task
 from taskyard.core.refusals import Denial, Refusal
-from taskyard.core.words import ACTIVE_STATES, State
+from taskyard.core.words import ACTIVE_STATES, OnDuplicate, Phase, State
 from taskyard.dirty import Dirty
 from taskyard.line import Line
 from taskyard.registry import Definition, Registry, found, read_definition
@@ -101,7 +101,7 @@ class Cache:
         others = self._relations.dependencies_of(task)
         known = rivals if rivals is not None else self._rivals.of(task)
         if known:
-            known = tuple(each for each in known if not self._relations.awaits(each.uid, task))
+            known = tuple(each for each in known if not self._relations.awaits(each.uid, task, self._in_turn))
             task = replace(task, replaced_by=duplicates.replaced_by(task, known))
         return Snapshot(
             task=definitions.applied(task, definition),
@@ -126,6 +126,11 @@ class Cache:
             vanished=entry.vanished,
             live=live,
         )
+
+    def _in_turn(self, task: Task) -> Iterator[str]:
+        """Those with its key that it waits for."""
+        if task.status.state.phase is Phase.WAITING and task.spec.on_duplicate is not OnDuplicate.SKIP:
+            yield from (each.uid for each in duplicates.before(task, self._rivals.of(task)))
 
     def named(self, namespace: str, name: str) -> Task | None:
         """The Task that has this name now."""

@@ -105,13 +105,19 @@ class Relations:
         """Whether somebody waits for this Task, and has not put its end on record yet."""
         return task.status.state.is_terminal and bool(self._owed(task))
 
-    def awaits(self, uid: str, task: Task) -> bool:
-        """Whether one waits for this Task in the end; what cannot be found out soon enough is not so."""
+    def awaits(self, uid: str, task: Task, in_turn: Callable[[Task], Iterable[str]]) -> bool:
+        """Whether one waits for this Task in the end, by dependencies or for its turn among those with its key.
+
+        What cannot be found out soon enough is not so.
+        """
         if not self._listeners.of(key_of_task(task.namespace, task.name)):
             return False
         found, look_at = {uid}, [uid]
         while look_at and len(found) < FAR_ENOUGH:
-            others = {*self._leads_to(look_at.pop())} - found
+            uid = look_at.pop()
+            waiting = self._task_of(uid)
+            before = in_turn(waiting) if waiting is not None else ()
+            others = {*self._leads_to(uid), *before} - found
             if task.uid in others:
                 return True
             found |= others

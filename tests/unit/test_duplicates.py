@@ -325,3 +325,15 @@ async def test_who_came_first_and_waits_for_somebody_else_is_waited_for() -> Non
     await world.submit("listener", dependencies=["second"])
     await operator.settle()
     assert states(world, "first", "second") == ["Unscheduled", "Pending"]
+
+
+async def test_keys_that_cross_dependencies_hang_nobody() -> None:
+    """Each of four waits for the next: by its dependency, or for its turn."""
+    world = World()
+    operator = await world.operator()
+    for name, key, others in (("a", "p", ["b"]), ("c", "q", ["d"]), ("b", "q", []), ("d", "p", [])):
+        await submit(world, name, idempotencyKey=key, onDuplicate="Queue", dependencies=others)
+        await operator.settle()
+    for _ in range(4):
+        await complete(world, operator)
+    assert states(world, *"abcd") == ["Completed"] * 4

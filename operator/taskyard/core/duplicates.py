@@ -65,10 +65,7 @@ def of(snapshot: Snapshot) -> Error | None:
 
 def holds(snapshot: Snapshot) -> Iterator[Wait]:
     """What has to end before this one may run: whatever is at work, and whoever came first."""
-    task = snapshot.task
-    ahead = [
-        each for each in snapshot.rivals if is_at_work(each) or (is_open(each) and _came_first(each, task))
-    ]
+    ahead = before(snapshot.task, snapshot.rivals)
     first = min(ahead, key=lambda each: (not is_at_work(each), order(each)), default=None)
     name = first.name if first is not None else snapshot.lingering
     if name is not None:
@@ -77,6 +74,11 @@ def holds(snapshot: Snapshot) -> Iterator[Wait]:
             Reason.DUPLICATE,
             f"another task with the same `idempotencyKey` is to end first; now it is `{name}`",
         )
+
+
+def before(task: Task, rivals: Iterable[Rival]) -> list[Rival]:
+    """Those that go before it, if it waits for its turn."""
+    return [each for each in rivals if is_at_work(each) or (is_open(each) and _came_first(each, task))]
 
 
 def contender(snapshot: Snapshot) -> Rival | None:
