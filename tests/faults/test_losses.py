@@ -123,6 +123,40 @@ def test_whatever_takes_a_pod_away_is_a_loss_and_one_run_follows_another(
     assert set(history.states("robbed")) == {"Pending", "Claimed", "Running", "Completed"}
 
 
+def test_a_job_that_is_suspended_and_resumed_at_once_runs_no_code_after_the_verdict(
+    kubectl: Kubectl, place: Place, seen: Witness
+) -> None:
+    """As Kueue does when there is room again. The Job has let its pod go uncounted, and would make another."""
+
+    def slow_to_end(code: int) -> str:
+        return f"trap 'sleep 2; exit {code}' TERM; sleep 600 & wait"
+
+    at_most_once = {"infrastructureLimit": 0}
+    kubectl.create(
+        task("lost", slow_to_end(1), retry=at_most_once), task("done", slow_to_end(0), retry=at_most_once)
+    )
+    with place.running():
+        for name in ("lost", "done"):
+            suspend_and_resume(kubectl, running(kubectl, name)["job"])
+        found = kubectl.finished()
+        kubectl.eventually("the Jobs are gone", lambda: not kubectl.get("jobs")["items"])
+    assert {name: each["state"] for name, each in found.items()} == {"lost": "Exception", "done": "Completed"}
+    assert len(seen.pods()) == 2, "one for each, and none after that"
+
+
+def suspend_and_resume(kubectl: Kubectl, job: str) -> None:
+    """In one breath: the pod has begun to end, and takes its time."""
+
+    def is_to_go() -> bool:
+        [pod] = kubectl.get("pods", f"--selector=job-name={job}")["items"]
+        return "deletionTimestamp" in pod["metadata"]
+
+    for value in (True, False):
+        patch = json.dumps({"spec": {"suspend": value}})
+        kubectl("patch", "job", job, "--type=merge", f"--patch={patch}")
+        kubectl.eventually("its pod is to go", is_to_go)
+
+
 def test_jobs_are_swept_once_their_verdict_is_written_and_a_task_can_be_run_again(
     kubectl: Kubectl, place: Place, seen: Witness
 ) -> None:

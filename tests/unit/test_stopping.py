@@ -625,6 +625,33 @@ def test_and_before_any_other_end_of_the_run(its_pod: Pod, state: State) -> None
 
 
 @pytest.mark.parametrize(
+    ("its_pod", "state"),
+    [
+        pytest.param(SUCCESS, State.COMPLETED, id="a run that did its work on the way out"),
+        pytest.param(FAILURE, State.FAILED, id="one that had failed before that"),
+    ],
+)
+def test_a_job_that_was_resumed_while_its_pod_ended_goes_before_the_verdict(
+    its_pod: Pod, state: State
+) -> None:
+    """It let the pod go uncounted when it was suspended, and makes another as soon as that one is gone."""
+    forgotten = replace(its_pod, is_tracked=False)
+    assert decide(snapshot(task(RUN), forgotten, live=live(job())), NOW).action == DeleteJob(job())
+    last = decide(snapshot(task(RUN), forgotten, live=live(None), log=Log("")), NOW).action
+    assert isinstance(last, WriteStatus)
+    assert last.status.state is state
+
+
+def test_and_before_the_loss_of_a_run_that_is_not_repeated() -> None:
+    forgotten = replace(TAKEN, is_tracked=False)
+    recorded = decide(snapshot(task(RUN, wants=ONCE), forgotten, live=live(job())), NOW).action
+    assert isinstance(recorded, WriteStatus)
+    assert recorded.status.stop == Stop(StopReason.LOST, NOW)
+    lost = replace(task(RUN, wants=ONCE), status=recorded.status)
+    assert decide(snapshot(lost, forgotten, live=live(job())), NOW).action == DeleteJob(job())
+
+
+@pytest.mark.parametrize(
     "found",
     [
         pytest.param(job(), id="at work: it counts its pod, and makes no other"),

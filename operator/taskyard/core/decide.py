@@ -104,12 +104,14 @@ def wait(snapshot: Snapshot, now: datetime) -> Decision:
             return step
     if task.spec.cancel and not is_busy:
         return end(snapshot, outcome.cancelled(task, verdict.NO_EVIDENCE, now))
-    if (said := duplicates.replacement(task)) is not None and not is_busy:
+    if (said := duplicates.replacement(task)) is not None and not is_busy and not task.deleting:
         return end(snapshot, outcome.replaced(task, said, verdict.NO_EVIDENCE, now))
     if clocks.has_struck(clocks.deadline(task), now):
         return end(snapshot, outcome.deadline_exceeded(task, verdict.NO_EVIDENCE, now))
     if clocks.has_struck(clocks.good_until(task), now):
         return end(snapshot, outcome.expired(task, verdict.NO_EVIDENCE, now))
+    if task.deleting:
+        return waiting.stay(snapshot, waiting.holds(snapshot, now), now)
     lost = next((pod for pod in snapshot.pods if pod.is_alive and is_unreachable(pod, task, now)), None)
     if lost is not None:
         return abandon(snapshot, lost, now)
@@ -204,7 +206,8 @@ def follow(snapshot: Snapshot, now: datetime) -> Decision:
 def finish(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     """The run's pod is over. It has its verdict, when nobody can have another made by resuming its Job.
 
-    A Job that somebody suspends, or scales to none, takes its pod away uncounted: such a pod is being deleted.
+    A Job that somebody suspends, or scales to none, takes its pod away uncounted: such a pod is being deleted. It may
+    have been resumed since, and is about to make another.
     """
     task = snapshot.task
     if (told_by := stopping.evidence_until(task, pod, now)) is not None:
@@ -217,7 +220,7 @@ def finish(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     if is_lost and kueue.holds(task, job):
         ending = kueue.preempted(task, pod, ending.evidence)
     is_taken_back = kueue.queues(task) and isinstance(ending, verdict.NotStarted)  # `put_to_rest` comes next
-    if job is None or not (job.suspend or job.is_idle) or is_taken_back:
+    if job is None or not (job.suspend or job.is_idle or not pod.is_tracked) or is_taken_back:
         return resolve(snapshot, ending, now, pod)
     if isinstance(ending, verdict.Lost) and task.status.stop is None:
         return stopping.request(snapshot, (StopReason.LOST, ending.message), now)
@@ -267,7 +270,7 @@ def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
         return Decision(Unshield(pod), wake_at)
     started_at = verdict.main_started_at(pod, task.spec.main_container)
     if status.state is State.CLAIMED and started_at is not None:
-        return begin(snapshot, pod, started_at)
+        return begin(snapshot, pod, started_at, now, wake_at)
     if (said := stopping.worry(task, pod, now)) is not None:
         return say.explain(snapshot, said.reason, said.message, wake_at)
     if status.state is State.CLAIMED:
@@ -287,9 +290,13 @@ def give_up(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     return resolve(snapshot, verdict.of_living(pod, snapshot.task), now)
 
 
-def begin(snapshot: Snapshot, pod: Pod, started_at: datetime) -> Decision:
-    """The user's code runs: from here on there is a run on record."""
+def begin(
+    snapshot: Snapshot, pod: Pod, started_at: datetime, now: datetime, wake_at: datetime | None
+) -> Decision:
+    """The user's code runs, and is on record. Of a run that is over within its first second the verdict says enough."""
     task = snapshot.task
+    if started_at <= now < started_at + clocks.A_SECOND:
+        return say.acknowledge(snapshot, clocks.next_of(now, (wake_at, started_at + clocks.A_SECOND)))
     run = Run(
         number=task.status.run,
         attempt=task.status.attempt,

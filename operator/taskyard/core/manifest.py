@@ -161,6 +161,9 @@ def nothing_to_run(task: Task) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": task.spec.main_container or "main", "image": "none"}]}}
 
 
+JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
+"""The finalizer of a pod that its Job has not counted, and not let go."""
+
 AT_REST: Final = {"suspend": True, "parallelism": 0}
 """Of the spec of a Job that is to make no pod, not even if somebody resumes it."""
 

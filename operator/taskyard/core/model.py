@@ -265,6 +265,8 @@ class Pod:
     queue: str = ""
     owner: str | None = None
     """The Job that made it; none for one that somebody orphaned, or forged."""
+    is_tracked: bool = True
+    """Whether its Job is still to count it: one that it has let go uncounted may be made good by another."""
     is_shielded: bool = False
     """Whether it is kept from evictions: `onShutdown: Continue`."""
     scheduled_at: datetime | None = None

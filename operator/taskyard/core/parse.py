@@ -118,6 +118,7 @@ def pod(obj: Json) -> Pod:
         disturbed_at=_disturbed_at(metadata, status),
         queue=labels.get(manifest.LABEL_QUEUE, ""),
         owner=_owner(metadata).get("name") if _owner(metadata).get("kind") == "Job" else None,
+        is_tracked=manifest.JOB_TRACKING in metadata.get("finalizers", ()),
         is_shielded=labels.get(manifest.LABEL_ON_SHUTDOWN) == OnShutdown.CONTINUE,
         scheduled_at=_since(status, "PodScheduled"),
         accepted_at=_maybe_time(status.get("startTime")),

@@ -42,6 +42,7 @@ def _holds(snapshot: Snapshot, now: datetime) -> Iterator[Wait]:
         yield Wait(
             Reason.BEING_DELETED, "it is being deleted, and a finalizer keeps it; it is not started any more"
         )
+        return
     if spec.suspend:
         yield Wait(Reason.SUSPENDED, "`suspend` is set")
     yield from dependencies.holds(snapshot)
