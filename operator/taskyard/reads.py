@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -42,6 +43,13 @@ class Reads:
         for pod in self._cache.pods_of(task.uid):
             if pod.uid not in found and pod.resource_version <= moment:
                 self._cache.miss_pod(pod, moment)
+        if (
+            job is not None
+            and not job.is_over
+            and any(_is_let_go(pod) for pod in self._cache.pods_of(task.uid))
+        ):
+            later = await self._job(current)  # it may have counted that pod meanwhile
+            job = replace(job, has_counted=later is None or later.is_over or later.has_counted)
         if await self._has_gone_on(current):
             self._cache.dirty.mark(task.uid)  # that was the Job of an earlier attempt
             return None
@@ -156,3 +164,8 @@ def fields(task: Task, status: Status | None = None) -> dict[str, Any]:
         told |= {"state": str(status.state), "run": status.run, "attempt": status.attempt}
         told |= {"reason": str(status.reason)} if status.reason else {}
     return told
+
+
+def _is_let_go(pod: Pod) -> bool:
+    """Whether it is over and its Job has no hold on it any more, be it counted or not."""
+    return pod.is_over and pod.deleting and not pod.is_tracked

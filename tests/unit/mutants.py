@@ -218,13 +218,13 @@ MUTANTS: Final = (
     Mutant(
         "a Job that somebody paused under its run is left for him to resume",
         "decide",
-        "if job is None or not (job.suspend or job.is_idle or not pod.is_tracked) or is_taken_back:",
-        "if job is None or not (job.is_idle or not pod.is_tracked) or is_taken_back:",
+        "if job is None or not (job.suspend or job.is_idle or is_forgotten) or is_taken_back:",
+        "if job is None or not (job.is_idle or is_forgotten) or is_taken_back:",
     ),
     Mutant(
         "a Job that was resumed while its pod ended makes another",
         "decide",
-        "if job is None or not (job.suspend or job.is_idle or not pod.is_tracked) or is_taken_back:",
+        "if job is None or not (job.suspend or job.is_idle or is_forgotten) or is_taken_back:",
         "if job is None or not (job.suspend or job.is_idle) or is_taken_back:",
     ),
     Mutant(

@@ -20,7 +20,6 @@ from taskyard.core.decide import decide
 from taskyard.core.launch import next_look
 from taskyard.core.manifest import job_name
 from taskyard.core.model import (
-    Container,
     Error,
     Hindrance,
     Log,
@@ -507,18 +506,6 @@ def test_action(situation: Snapshot, action: object) -> None:
             id="a volume that does not come is told of",
         ),
         pytest.param(
-            snapshot(task(CLAIM), pod(PodPhase.RUNNING, Container("main", started_at=NOW - seconds(1)))),
-            RUN,
-            None,
-            id="a run that lasts for a second is on record",
-        ),
-        pytest.param(
-            snapshot(task(CLAIM), pod(PodPhase.RUNNING, Container("main", started_at=NOW + seconds(9)))),
-            RUN,
-            None,
-            id="a run is on record whatever the clock of its node says",
-        ),
-        pytest.param(
             snapshot(task(CLAIM, claimed_at=NOW - seconds(5)), job=job(), looked_at=NOW, live=DENIED),
             CLAIM,
             "PodDenied",
@@ -613,11 +600,6 @@ def test_written_state(situation: Snapshot, state: State, reason: str | None) ->
             ),
             NOW + seconds(7),
             id="a retry waits for its time, and has said so",
-        ),
-        pytest.param(
-            snapshot(task(CLAIM), pod(PodPhase.RUNNING, Container("main", started_at=NOW - seconds(0.4)))),
-            NOW + seconds(0.6),
-            id="a run that may be over in a moment",
         ),
         pytest.param(
             snapshot(task(State.COMPLETED)), NOW + seconds(86340), id="a resolved task waits for its deletion"

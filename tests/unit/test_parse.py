@@ -561,3 +561,29 @@ def test_times_with_fractions_and_offsets_are_understood() -> None:
 )
 def test_what_holds_a_pod(status: dict[str, Any], hindrance: Hindrance | None) -> None:
     assert parse.pod(merged(POD, {"status": status})).hindrance == hindrance
+
+
+@pytest.mark.parametrize(
+    ("status", "has_counted"),
+    [
+        pytest.param({}, False, id="nothing yet"),
+        pytest.param({"active": 1, "failed": 0}, False, id="a pod at work"),
+        pytest.param({"failed": 1}, True, id="a failure"),
+        pytest.param({"succeeded": 1}, True, id="a success"),
+        pytest.param(
+            {"uncountedTerminatedPods": {"failed": ["pod-uid"]}}, True, id="one that it is about to count"
+        ),
+        pytest.param({"uncountedTerminatedPods": {}}, False, id="none that it is about to count"),
+    ],
+)
+def test_what_a_job_has_counted(status: dict[str, Any], has_counted: bool) -> None:
+    found = parse.job({"metadata": {"name": "j", "uid": "u"}, "spec": {}, "status": status})
+    assert found.has_counted is has_counted
+
+
+@pytest.mark.parametrize("finalizers", [[], ["batch.kubernetes.io/job-tracking"]])
+def test_whether_a_job_is_still_to_count_a_pod(finalizers: list[str]) -> None:
+    labels = {"taskyard.dev/task-uid": "uid"}
+    metadata = {"namespace": "d", "name": "p", "uid": "p", "resourceVersion": "1", "labels": labels}
+    made = metadata | {"creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers}
+    assert parse.pod({"metadata": made, "spec": {}, "status": {}}).is_tracked is bool(finalizers)

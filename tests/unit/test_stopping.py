@@ -17,7 +17,7 @@ from taskyard.core.actions import (
     WriteStatus,
 )
 from taskyard.core.decide import decide
-from taskyard.core.model import Container, Exit, Hindrance, Job, Log, Pod, Snapshot, Stop, Task
+from taskyard.core.model import Container, Exit, Hindrance, Job, Log, Pod, Snapshot, Status, Stop, Task
 from taskyard.core.refusals import Refusal
 from taskyard.core.words import LogPolicy, PodPhase, Reason, State, StopReason
 from tests.unit.build import (
@@ -616,12 +616,22 @@ def test_a_job_that_somebody_paused_under_its_run_goes_before_the_verdict(
     ],
 )
 def test_and_before_any_other_end_of_the_run(its_pod: Pod, state: State) -> None:
-    of = task(CLAIM)
-    assert decide(snapshot(of, its_pod), NOW).action == Look()
-    assert decide(snapshot(of, its_pod, live=live(BY_HAND)), NOW).action == DeleteJob(BY_HAND)
+    assert decide(snapshot(task(CLAIM), its_pod), NOW).action == Look()
+    assert end_of(task(CLAIM), its_pod, BY_HAND).state is state
+
+
+def end_of(of: Task, its_pod: Pod, unfinished: Job) -> Status:
+    """What a run comes to, whose Job goes first; and before that it is on record that there was one."""
+    action = decide(snapshot(of, its_pod, live=live(unfinished)), NOW).action
+    if its_pod.has_started:
+        assert isinstance(action, WriteStatus)
+        assert action.status.stop == Stop(StopReason.LOST, NOW)
+        of = replace(of, status=action.status)
+        action = decide(snapshot(of, its_pod, live=live(unfinished)), NOW).action
+    assert action == DeleteJob(unfinished)
     last = decide(snapshot(of, its_pod, live=live(None), log=Log("")), NOW).action
     assert isinstance(last, WriteStatus)
-    assert last.status.state is state
+    return last.status
 
 
 @pytest.mark.parametrize(
@@ -635,11 +645,7 @@ def test_a_job_that_was_resumed_while_its_pod_ended_goes_before_the_verdict(
     its_pod: Pod, state: State
 ) -> None:
     """It let the pod go uncounted when it was suspended, and makes another as soon as that one is gone."""
-    forgotten = replace(its_pod, is_tracked=False)
-    assert decide(snapshot(task(RUN), forgotten, live=live(job())), NOW).action == DeleteJob(job())
-    last = decide(snapshot(task(RUN), forgotten, live=live(None), log=Log("")), NOW).action
-    assert isinstance(last, WriteStatus)
-    assert last.status.state is state
+    assert end_of(task(RUN), replace(its_pod, is_tracked=False), job()).state is state
 
 
 def test_and_before_the_loss_of_a_run_that_is_not_repeated() -> None:
@@ -655,12 +661,14 @@ def test_and_before_the_loss_of_a_run_that_is_not_repeated() -> None:
     "found",
     [
         pytest.param(job(), id="at work: it counts its pod, and makes no other"),
+        pytest.param(job(has_counted=True), id="one that has counted its pod, and is about to be over"),
         pytest.param(job(failed=True, suspend=True), id="over, whatever is asked of it"),
         pytest.param(job(suspend=True, owner_uid="another"), id="somebody else's"),
     ],
 )
 def test_any_other_job_is_left_to_itself(found: Job) -> None:
-    action = decide(snapshot(task(RUN, wants=ONCE), TAKEN, live=live(found), log=Log("")), NOW).action
+    its_pod = replace(TAKEN, is_tracked=not found.has_counted)
+    action = decide(snapshot(task(RUN, wants=ONCE), its_pod, live=live(found), log=Log("")), NOW).action
     assert isinstance(action, WriteStatus)
     assert action.status.state is State.EXCEPTION
 

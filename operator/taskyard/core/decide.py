@@ -31,6 +31,7 @@ from taskyard.core.actions import Ask, Decision, DeleteJob, DeletePod, Look, Rea
 from taskyard.core.model import Error, Job, Pod, Run, Snapshot, Status, Task, Wait
 from taskyard.core.words import ACTIVE_STATES, ErrorCode, Reason, State, StopReason
 
+UNCOUNTED: Final = "its Job was suspended under it, and let its pod go uncounted"
 ORPHANED: Final = StopReason.LOST, "its Job was deleted and the pod left behind, an orphan"
 
 
@@ -220,10 +221,13 @@ def finish(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     if is_lost and kueue.holds(task, job):
         ending = kueue.preempted(task, pod, ending.evidence)
     is_taken_back = kueue.queues(task) and isinstance(ending, verdict.NotStarted)  # `put_to_rest` comes next
-    if job is None or not (job.suspend or job.is_idle or not pod.is_tracked) or is_taken_back:
+    is_forgotten = job is not None and not (pod.is_tracked or job.has_counted)
+    if job is None or not (job.suspend or job.is_idle or is_forgotten) or is_taken_back:
         return resolve(snapshot, ending, now, pod)
-    if isinstance(ending, verdict.Lost) and task.status.stop is None:
-        return stopping.request(snapshot, (StopReason.LOST, ending.message), now)
+    if task.status.stop is None and not isinstance(ending, verdict.NotStarted):
+        # On record first: whoever finds a claim without a Job takes it for one that was never launched.
+        said = ending.message if isinstance(ending, verdict.Lost) else UNCOUNTED
+        return stopping.request(snapshot, (StopReason.LOST, said), now)
     return Decision(DeleteJob(job))
 
 
@@ -270,7 +274,7 @@ def attend(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
         return Decision(Unshield(pod), wake_at)
     started_at = verdict.main_started_at(pod, task.spec.main_container)
     if status.state is State.CLAIMED and started_at is not None:
-        return begin(snapshot, pod, started_at, now, wake_at)
+        return begin(snapshot, pod, started_at)
     if (said := stopping.worry(task, pod, now)) is not None:
         return say.explain(snapshot, said.reason, said.message, wake_at)
     if status.state is State.CLAIMED:
@@ -290,13 +294,9 @@ def give_up(snapshot: Snapshot, pod: Pod, now: datetime) -> Decision:
     return resolve(snapshot, verdict.of_living(pod, snapshot.task), now)
 
 
-def begin(
-    snapshot: Snapshot, pod: Pod, started_at: datetime, now: datetime, wake_at: datetime | None
-) -> Decision:
-    """The user's code runs, and is on record. Of a run that is over within its first second the verdict says enough."""
+def begin(snapshot: Snapshot, pod: Pod, started_at: datetime) -> Decision:
+    """The user's code runs: from here on there is a run on record."""
     task = snapshot.task
-    if started_at <= now < started_at + clocks.A_SECOND:
-        return say.acknowledge(snapshot, clocks.next_of(now, (wake_at, started_at + clocks.A_SECOND)))
     run = Run(
         number=task.status.run,
         attempt=task.status.attempt,

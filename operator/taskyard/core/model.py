@@ -314,6 +314,8 @@ class Job:
     failed: bool = False
     is_placeholder: bool = False
     """Whether it only holds the name, so that a claimer who is gone can make no Job of it any more."""
+    has_counted: bool = False
+    """Whether it has put a pod of its own on record as ended: it makes no other in its stead."""
     suspend: bool = False
     is_idle: bool = False
     """Whether it is to have no pods, suspended or not: `parallelism: 0`. As `suspend`, that was asked of it."""

@@ -148,6 +148,7 @@ def job(obj: Json) -> Job:
         succeeded=bool(counted) or _true_condition(status, "Complete") is not None,
         failed=_true_condition(status, "Failed") is not None,
         is_placeholder=manifest.ANNOTATION_PLACEHOLDER in metadata.get("annotations", {}),
+        has_counted=_has_counted(status),
         suspend=spec.get("suspend", False),
         is_idle=spec.get("parallelism") == 0,
         started_at=_maybe_time(status.get("startTime")),
@@ -329,6 +330,12 @@ def _silent_since(status: Json) -> datetime | None:
     if said.get("status") != "False" or is_by_kubelet:
         return None
     return _maybe_time(said.get("lastTransitionTime"))
+
+
+def _has_counted(status: Json) -> bool:
+    """A Job lists a pod as uncounted before it takes its finalizer off, and adds it up after that."""
+    uncounted = status.get("uncountedTerminatedPods", {})
+    return any(each.get(how) for each in (status, uncounted) for how in ("failed", "succeeded"))
 
 
 FAILURES: Final = frozenset({"FailedCreate", "FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"})

@@ -309,7 +309,7 @@ def of_job(snapshot: Snapshot, now: datetime) -> Decision | None:
     stop = snapshot.task.status.stop
     if stop is None or stop.reason not in FOR_GOOD:
         return Decision(DeleteJob(job))
-    # It stays, and holds its name against whoever is late; it is swept later, or goes with its Task. Resumed, it must not make a pod.
+    # It stays, and holds its name against whoever is late, until it is swept. Resumed, it must not make a pod.
     return None if job.is_idle else Decision(SuspendJob(job))
 
 

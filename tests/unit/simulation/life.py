@@ -198,7 +198,7 @@ class Life:
             self._leaves_no_claim_alone()
 
     def _leaves_no_claim_alone(self) -> None:
-        """What it claimed has had its Job, or was refused one: nobody else would know that nothing has begun."""
+        """What it claimed has had its Job, or says why not: nobody else would know that nothing has begun."""
         for task in map(parse.task, self._ground.tasks()):
             snapshot, status = self.snapshot(task.uid), task.status
             is_own = self._line.claims.get(task.uid) == status.attempt and status.state is State.CLAIMED
@@ -210,6 +210,7 @@ class Life:
                 and is_known
                 and not (has_job or is_refused)
                 and status.stop is None
+                and status.reason is None
                 and not task.deleting
             ):
                 raise Violation(f"{self.name} ended in order, and {task.name} is claimed without a Job")

@@ -50,7 +50,10 @@ def _nobody_hangs_in_a_circle(ground: Ground, life: Life) -> None:
     for circle in circles.find(tasks, leads_to):
         members = [tasks[name] for name in circle.members]
         if not all(
-            each.status.state.is_terminal or each.spec.suspend or life.is_waiting_to_try_again(each.uid)
+            each.status.state.is_terminal
+            or each.spec.suspend
+            or life.is_waiting_to_try_again(each.uid)
+            or any(pod.is_alive for pod in life.cache.pods_of(each.uid))  # who is busy is not resolved
             for each in members
         ):
             raise Violation(f"a circle, and nobody says so: {sorted(circle.members)}")
@@ -116,6 +119,8 @@ def _keeps_its_deadline(ground: Ground, snapshot: Snapshot) -> None:
     deadline, stop = clocks.deadline(task), task.status.stop
     if task.status.state.is_terminal or task.deleting or deadline is None or ground.now <= deadline:
         return
+    if any(stopping.evidence_until(task, pod, ground.now) for pod in snapshot.pods if pod.is_over):
+        return  # it has ended, and how is about to be told
     if stop is None or ground.now > max(stop.requested_at, deadline) + task.spec.grace + GIVEN_UP_AFTER:
         raise Violation(f"{task.name} is {task.status.state}, and its deadline has passed")
 
