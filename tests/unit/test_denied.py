@@ -11,7 +11,7 @@ import pytest
 from taskyard.cluster import JOBS, PODS, TASKS, Kind, Rejected
 from taskyard.core.refusals import Denial
 from tests.unit.build import NOW
-from tests.unit.world import Operator, World
+from tests.unit.world import Operator, World, running
 
 NO = 'admission webhook "guard" denied the request: no pod may be changed'
 
@@ -39,17 +39,6 @@ class Guard:
 
         monkeypatch.setattr(world.cluster, "patch", guarded_patch)
         monkeypatch.setattr(world.cluster, "delete", guarded_delete)
-
-
-async def running() -> tuple[World, Operator]:
-    world = World()
-    operator = await world.operator()
-    await world.submit()
-    await operator.settle()
-    world.make_pods()
-    world.pod_runs()
-    await operator.settle()
-    return world, operator
 
 
 async def later(world: World, operator: Operator, seconds: float) -> None:

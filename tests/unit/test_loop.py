@@ -11,7 +11,7 @@ from taskyard import writes as writes_module
 from taskyard.cluster import EVENTS, JOBS, PODS, TASKS, Conflict, Kind, Rejected, Unavailable
 from taskyard.core import manifest, parse
 from taskyard.watch import Watch
-from tests.unit.world import NAMESPACE, Operator, World
+from tests.unit.world import NAMESPACE, Operator, World, running
 
 WRITES = {"create", "patch", "patch_status", "delete"}
 NO_LOSS: dict[str, Any] = {"infrastructureLimit": 0}
@@ -204,13 +204,7 @@ async def test_a_pod_that_vanishes_is_a_loss_only_after_a_live_look() -> None:
 
 
 async def test_a_pod_that_is_wrongly_said_to_be_gone_runs_on() -> None:
-    world = World()
-    operator = await world.operator()
-    await world.submit()
-    await operator.settle()
-    world.make_pods()
-    world.pod_runs()
-    await operator.settle()
+    world, operator = await running()
     for pod in list(operator.cache.pods()):
         operator.cache.miss_pod(pod)
     await operator.settle()
@@ -218,13 +212,7 @@ async def test_a_pod_that_is_wrongly_said_to_be_gone_runs_on() -> None:
 
 
 async def test_pod_gone_and_job_complete_is_completed_with_an_unknown_result() -> None:
-    world = World()
-    operator = await world.operator()
-    await world.submit()
-    await operator.settle()
-    world.make_pods()
-    world.pod_runs()
-    await operator.settle()
+    world, operator = await running()
     operator.is_deaf = True
     world.pod_ends()
     world.set_job_status(succeeded=1)
@@ -256,13 +244,7 @@ async def test_a_pod_of_another_attempt_is_stopped() -> None:
 
 
 async def test_a_look_asks_for_the_job_of_the_attempt_that_it_finds() -> None:
-    world = World()
-    operator = await world.operator()
-    await world.submit()
-    await operator.settle()
-    world.make_pods()
-    world.pod_runs()
-    await operator.settle()
+    world, operator = await running()
     operator.is_deaf = True
     world.set_job_status(succeeded=1)
     world.remove_pods()

@@ -160,3 +160,15 @@ def _pod(job: Object) -> Object:
         "spec": template["spec"] | {"nodeName": "node-1"},
         "status": {"phase": "Pending"},
     }
+
+
+async def running() -> tuple[World, Operator]:
+    """A Task whose pod runs, and the operator that has said so."""
+    world = World()
+    operator = await world.operator()
+    await world.submit()
+    await operator.settle()
+    world.make_pods()
+    world.pod_runs()
+    await operator.settle()
+    return world, operator

@@ -28,8 +28,7 @@ def in_place_of(decision: Decision, snapshot: Snapshot, now: datetime) -> Decisi
     is_told = any(each.message.startswith(said) for each in status.waiting)
     if status.state not in ACTIVE_STATES or is_told:
         return Decision(wake_at=denial.until)
-    waiting = (Wait(Reason.STOPPING, text.cut(said + denial.message)),)
-    return say.write(snapshot, replace(status, waiting=waiting), denial.until)
+    return say.waits(snapshot, (Wait(Reason.STOPPING, text.cut(said + denial.message)),), denial.until)
 
 
 def what_ends(decision: Decision) -> str | None:

@@ -37,6 +37,14 @@ def explain(
     return write(snapshot, replace(status, reason=reason, message=message, waiting=waiting), wake_at)
 
 
+def waits(snapshot: Snapshot, waiting: tuple[Wait, ...], wake_at: datetime | None) -> Decision:
+    """Say just what is waited for, beside a reason that stands; once, not again and again."""
+    status = snapshot.task.status
+    if status.waiting == waiting:
+        return Decision(wake_at=wake_at)
+    return write(snapshot, replace(status, waiting=waiting), wake_at)
+
+
 def write(snapshot: Snapshot, status: Status, wake_at: datetime | None = None) -> Decision:
     """This status, said to be derived from the spec of now."""
     task = snapshot.task

@@ -287,11 +287,7 @@ def wait_for_node(snapshot: Snapshot, pod: Pod, step: Decision, now: datetime) -
     if step.action is not None:
         return step
     said = worry(snapshot.task, pod, now)
-    waiting = (said,) if said is not None else ()
-    status = snapshot.task.status
-    if status.waiting == waiting:
-        return step
-    return say.write(snapshot, replace(status, waiting=waiting), step.wake_at)
+    return say.waits(snapshot, (said,) if said is not None else (), step.wake_at)
 
 
 def of_job(snapshot: Snapshot, now: datetime) -> Decision | None:
@@ -335,10 +331,7 @@ def unconfirmed(snapshot: Snapshot, job: Job, now: datetime) -> Decision:
     said = f"the Job `{job.name}` is suspended, and its controller has not confirmed yet that no pod of it is left"
     if until is not None:
         said += f"; the task is resolved without that at {clocks.said(until)}"
-    waiting = (Wait(Reason.STOPPING, text.cut(said)),)
-    if status.waiting == waiting:
-        return Decision(wake_at=wake_at)
-    return say.write(snapshot, replace(status, waiting=waiting), wake_at)
+    return say.waits(snapshot, (Wait(Reason.STOPPING, text.cut(said)),), wake_at)
 
 
 def ask_again_at(task: Task, now: datetime) -> datetime:
